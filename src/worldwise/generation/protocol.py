@@ -131,6 +131,16 @@ class Engine(Protocol):
         """
         ...
 
+    def extend(self, contexts: Mapping[int, Sequence[int]]) -> None:
+        """Append tokens to open slots (slot -> ids) without sampling, in one batch.
+
+        Several continuations of one context then cost one pass over it: `extend`, then `fork` and `generate`.
+
+        Raises:
+            ValueError: a context would exceed `max_length`.
+        """
+        ...
+
     def close(self, slot: int) -> None:
         """Give the slot back."""
         ...
