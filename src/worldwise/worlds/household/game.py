@@ -48,6 +48,10 @@ class Thing:
             a few objects in two, or in none.
         location: index of its location at the start (facts `objectAtLocation`), or None.
         pickupable, cleanable, heatable, coolable, toggleable, sliceable: what can be done with it.
+        cool: it is cold from the beginning (fact `isCool`; things in an official fridge).
+        vessel: it can hold other things ("This is a normal mug 1. In it, you see nothing.");
+            fact `isReceptacleObject`. What it holds never changes in play.
+        holds: shown names of what a vessel holds, in the order of the listing.
     """
 
     name: str
@@ -60,6 +64,9 @@ class Thing:
     coolable: bool = False
     toggleable: bool = False
     sliceable: bool = False
+    cool: bool = False
+    vessel: bool = False
+    holds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class Game:
     Attributes:
         game_id: relative path of an official game, or `generated/<split>/<seed>`.
         receptacles: in the order of the reference engine's first observation.
-        things: all objects.
+        things: all objects, in the order in which the reference engine lists them.
         start: location index of the agent at the beginning.
         can_contain: allowed (receptacle type, object type) pairs.
         goal: what to reach.

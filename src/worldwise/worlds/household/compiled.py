@@ -1,0 +1,206 @@
+"""A game prepared for play: everything about it that play does not change."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from worldwise.worlds.contract import WorldError
+from worldwise.worlds.household.game import TASK_TYPES, Game
+from worldwise.worlds.household.sentences import indefinite
+
+_MEMO_LIMIT = 512
+"""Entries a memo may have before it is emptied: bounds a game's memory at about half a megabyte."""
+
+STATE_APPLIANCES: dict[str, frozenset[str]] = {
+    "clean": frozenset({"SinkBasin", "Sink"}),
+    "cool": frozenset({"Fridge"}),
+    "heat": frozenset({"Microwave"}),
+}
+"""Receptacle types that change a held thing's state; they need neither opening nor putting in."""
+
+KNIVES = frozenset({"Knife", "ButterKnife"})
+
+
+class CompiledGame:
+    """Index tables and memos of one game, shared by all the episodes that play it.
+
+    Receptacles and things are known by their index in the game; sets of them are bit masks.
+
+    Raises:
+        WorldError: two things share a name, a thing names an unknown receptacle, or the goal's
+            task type is unknown.
+    """
+
+    __slots__ = (
+        "_offers",
+        "_shelves",
+        "appliances",
+        "can_contain",
+        "capable",
+        "contents",
+        "cool",
+        "game",
+        "goal_receptacles",
+        "goal_things",
+        "here",
+        "here_mask",
+        "holds_text",
+        "knives",
+        "lamps",
+        "openable",
+        "pickupable",
+        "places",
+        "receptacle_index",
+        "receptacle_location",
+        "receptacle_names",
+        "sliceables",
+        "start",
+        "thing_index",
+        "thing_names",
+        "toggleable",
+    )
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        receptacles, things = game.receptacles, game.things
+        self.receptacle_names = tuple(receptacle.name for receptacle in receptacles)
+        self.thing_names = tuple(thing.name for thing in things)
+        self.receptacle_index = {name: index for index, name in enumerate(self.receptacle_names)}
+        self.thing_index = {name: index for index, name in enumerate(self.thing_names)}
+        names = self.receptacle_names + self.thing_names
+        if len(set(names)) != len(names):
+            double = sorted({name for name in names if names.count(name) > 1})
+            raise WorldError(f"game {game.game_id}: names {double} occur twice; give each its own number")
+
+        self.start = game.start
+        self.receptacle_location = tuple(receptacle.location for receptacle in receptacles)
+        self.openable = tuple(receptacle.openable for receptacle in receptacles)
+        here: dict[int, list[int]] = defaultdict(list)
+        for index, location in enumerate(self.receptacle_location):
+            here[location].append(index)
+        self.here = {location: tuple(found) for location, found in here.items()}
+        self.here_mask = {location: sum(1 << index for index in found) for location, found in here.items()}
+
+        self.pickupable = tuple(thing.pickupable for thing in things)
+        self.toggleable = frozenset(i for i, thing in enumerate(things) if thing.toggleable)
+        self.sliceables = tuple(i for i, thing in enumerate(things) if thing.sliceable)
+        self.knives = frozenset(i for i, thing in enumerate(things) if thing.type in KNIVES)
+        self.capable = {
+            "clean": frozenset(i for i, thing in enumerate(things) if thing.cleanable),
+            "cool": frozenset(i for i, thing in enumerate(things) if thing.coolable),
+            "heat": frozenset(i for i, thing in enumerate(things) if thing.heatable),
+        }
+        self.appliances = {
+            verb: frozenset(i for i, receptacle in enumerate(receptacles) if receptacle.type in types)
+            for verb, types in STATE_APPLIANCES.items()
+        }
+        self.can_contain = game.can_contain
+        self.cool = sum(1 << i for i, thing in enumerate(things) if thing.cool)
+        self.places = tuple(
+            frozenset() if thing.location is None else frozenset({thing.location}) for thing in things
+        )
+        self.holds_text = tuple(indefinite(thing.holds) if thing.vessel else None for thing in things)
+        self.contents = self._first_contents()
+        self._compile_goal()
+        self._offers: dict[tuple[int, int, int], list[str]] = {}
+        self._shelves: dict[tuple[int, tuple[int, ...]], tuple[str, list[str], list[str]]] = {}
+
+    def _first_contents(self) -> tuple[tuple[int, ...], ...]:
+        contents: list[list[int]] = [[] for _ in self.receptacle_names]
+        for index, thing in enumerate(self.game.things):
+            for name in dict.fromkeys(thing.inside):
+                if name not in self.receptacle_index:
+                    raise WorldError(
+                        f"game {self.game.game_id}: {thing.name} is inside {name!r}, which is not one of its "
+                        f"{len(self.receptacle_names)} receptacles"
+                    )
+                contents[self.receptacle_index[name]].append(index)
+        return tuple(tuple(found) for found in contents)
+
+    def _compile_goal(self) -> None:
+        goal, things = self.game.goal, self.game.things
+        if goal.task_type not in TASK_TYPES:
+            raise WorldError(f"game {self.game.game_id}: task type {goal.task_type!r} is not in {TASK_TYPES}")
+        wanted = [i for i, thing in enumerate(things) if thing.type == goal.object_type]
+        verb = goal_verb(goal.task_type)
+        if verb:
+            wanted = [index for index in wanted if index in self.capable[verb]]
+        if goal.sliced:
+            wanted = [index for index in wanted if things[index].sliceable]
+        self.goal_things = tuple(wanted)
+        self.goal_receptacles = tuple(
+            i for i, receptacle in enumerate(self.game.receptacles) if receptacle.type == goal.target_type
+        )
+        self.lamps = tuple(
+            i for i, thing in enumerate(things) if thing.type == goal.target_type and thing.toggleable
+        )
+
+    def __reduce__(self) -> tuple[type[CompiledGame], tuple[Game]]:
+        return CompiledGame, (self.game,)
+
+    def offers(self, location: int, opened: int, held: int) -> list[str]:
+        """The admissible commands that sort before "slice", in order; do not change the list.
+
+        Args:
+            location: where the agent stands.
+            opened: mask of the open receptacles among those at the location.
+            held: index of the held thing, -1 for none.
+        """
+        key = (location, opened, held)
+        found = self._offers.get(key)
+        if found is None:
+            found = self._list_offers(location, opened, held)
+            if len(self._offers) >= _MEMO_LIMIT:
+                self._offers.clear()
+            self._offers[key] = found
+        return found
+
+    def _list_offers(self, location: int, opened: int, held: int) -> list[str]:
+        commands = ["help", "inventory", "look"]
+        here = self.here.get(location, ())
+        for index, name in enumerate(self.receptacle_names):
+            if index not in here:
+                commands.append(f"go to {name}")
+                continue
+            commands.append(f"examine {name}")
+            if self.openable[index]:
+                commands.append(f"close {name}" if opened >> index & 1 else f"open {name}")
+        if held >= 0:
+            thing = self.thing_names[held]
+            commands.append(f"examine {thing}")
+            kind = self.game.things[held].type
+            for index in here:
+                name = self.receptacle_names[index]
+                for verb, appliances in self.appliances.items():
+                    if index in appliances and held in self.capable[verb]:
+                        commands.append(f"{verb} {thing} with {name}")
+                reachable = not self.openable[index] or opened >> index & 1
+                if reachable and (self.game.receptacles[index].type, kind) in self.can_contain:
+                    commands.append(f"move {thing} to {name}")
+        return sorted(commands)
+
+    def shelf(self, receptacle: int, contents: tuple[int, ...]) -> tuple[str, list[str], list[str]]:
+        """What a receptacle with these contents shows and offers; do not change the lists.
+
+        Returns:
+            The text of its contents, and the sorted `take` and `use` commands they allow.
+        """
+        key = (receptacle, contents)
+        found = self._shelves.get(key)
+        if found is None:
+            name, things = self.receptacle_names[receptacle], self.thing_names
+            takes = [f"take {things[index]} from {name}" for index in contents if self.pickupable[index]]
+            uses = [f"use {things[index]}" for index in contents if index in self.toggleable]
+            found = (indefinite([things[index] for index in contents]), sorted(takes), sorted(uses))
+            if len(self._shelves) >= _MEMO_LIMIT:
+                self._shelves.clear()
+            self._shelves[key] = found
+        return found
+
+
+def goal_verb(task_type: str) -> str | None:
+    """The verb (clean, heat, cool) that makes the state a goal asks for, or None."""
+    for verb in STATE_APPLIANCES:
+        if task_type == f"pick_{verb}_then_place_in_recep":
+            return verb
+    return None

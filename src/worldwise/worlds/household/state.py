@@ -1,0 +1,411 @@
+"""The state of a household game and what commands do to it.
+
+Written from the behaviour of ALFWorld 0.4 on TextWorld 1.7 (the rules are those of its planning
+domain, as its translator reads them). Where the behaviour surprises, the comment says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from worldwise.worlds.household import sentences
+from worldwise.worlds.household.compiled import CompiledGame, goal_verb
+
+StateKey = tuple[object, ...]
+
+
+class HouseholdState:
+    """One live game. All mutable parts are immutable values that are replaced, so a copy is cheap.
+
+    Attributes:
+        rules: the compiled game, shared.
+        location: where the agent stands.
+        held: index of the held thing, -1 for none.
+        opened: mask of open receptacles.
+        contents: per receptacle the indices of the things in it, ascending. A thing can be in
+            two receptacles, and can stay in one while it is held.
+        places: per thing the locations where it counts as lying (for slicing and `look`).
+        emptied: (thing, receptacle) pairs where the thing was taken out and is not back.
+        clean, hot, cool, toggled, sliced: masks of things.
+        accepted: the last command was one of the admissible ones.
+    """
+
+    __slots__ = (
+        "accepted",
+        "clean",
+        "contents",
+        "cool",
+        "emptied",
+        "held",
+        "hot",
+        "location",
+        "opened",
+        "places",
+        "rules",
+        "sliced",
+        "toggled",
+    )
+
+    def __init__(self, rules: CompiledGame) -> None:
+        self.rules = rules
+        self.location = rules.start
+        self.held = -1
+        self.opened = 0
+        self.contents = rules.contents
+        self.places: tuple[frozenset[int], ...] = rules.places
+        self.emptied: frozenset[tuple[int, int]] = frozenset()
+        self.clean = 0
+        self.hot = 0
+        self.cool = rules.cool
+        self.toggled = 0
+        self.sliced = 0
+        self.accepted = True
+
+    def copy(self) -> HouseholdState:
+        """An independent game in the same state."""
+        other = HouseholdState.__new__(HouseholdState)
+        other.rules = self.rules
+        other.location = self.location
+        other.held = self.held
+        other.opened = self.opened
+        other.contents = self.contents
+        other.places = self.places
+        other.emptied = self.emptied
+        other.clean = self.clean
+        other.hot = self.hot
+        other.cool = self.cool
+        other.toggled = self.toggled
+        other.sliced = self.sliced
+        other.accepted = self.accepted
+        return other
+
+    def key(self) -> StateKey:
+        """A hashable value that is equal for equal states of one game (for search)."""
+        return (
+            self.location,
+            self.held,
+            self.opened,
+            self.contents,
+            self.places,
+            self.emptied,
+            (self.clean, self.hot, self.cool, self.toggled, self.sliced),
+        )
+
+    @property
+    def observation(self) -> str:
+        """The first text of a game, if it began in this state."""
+        rules = self.rules
+        if self.location in rules.here:
+            surroundings = self._look("") or ""
+        else:
+            surroundings = sentences.room(rules.receptacle_names)
+        return sentences.first_observation(surroundings, rules.game.goal.text)
+
+    def play(self, command: str) -> str:
+        """Play a command and return what the game says; sets `accepted`."""
+        verb, _, rest = command.strip().partition(" ")
+        action = _ACTIONS.get(verb)
+        text = None if action is None else action(self, rest)
+        self.accepted = text is not None
+        return sentences.NOTHING_HAPPENS if text is None else text
+
+    def admissible(self) -> list[str]:
+        """Every command the game accepts now, sorted. A new list."""
+        rules, location, held = self.rules, self.location, self.held
+        opened = self.opened
+        here = rules.here.get(location, ())
+        commands = list(rules.offers(location, opened & rules.here_mask.get(location, 0), held))
+        if held in rules.knives:
+            commands += self._slices()
+        if len(here) == 1:
+            index = here[0]
+            _, takes, uses = rules.shelf(index, self.contents[index])
+            if held < 0 and takes and (opened >> index & 1 or not rules.openable[index]):
+                commands += takes
+            if uses:
+                commands += uses
+        elif here:
+            commands += self._from_shelves(here)
+        return commands
+
+    def _from_shelves(self, here: tuple[int, ...]) -> list[str]:
+        """The `take` and `use` commands where several receptacles share the location."""
+        rules, taking = self.rules, self.held < 0
+        takes: list[str] = []
+        uses: set[str] = set()
+        for index in here:
+            _, more_takes, more_uses = rules.shelf(index, self.contents[index])
+            if taking and (self.opened >> index & 1 or not rules.openable[index]):
+                takes += more_takes
+            uses.update(more_uses)
+        return sorted(takes) + sorted(uses)
+
+    def _slices(self) -> list[str]:
+        rules, knife = self.rules, self.rules.thing_names[self.held]
+        found = [index for index in rules.sliceables if self.location in self.places[index]]
+        return sorted(f"slice {rules.thing_names[index]} with {knife}" for index in found)
+
+    @property
+    def won(self) -> bool:
+        """The goal holds now (it can be lost again when play goes on)."""
+        return self.progress == 1.0
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the goal's conditions that hold now, 0..1; exactly 1.0 when won.
+
+        Placing goals: a thing of the type is in hand or at its target, has the state, and is placed
+        (counted for the best thing). Two things: each obtained and placed in one receptacle.
+        Looking: the thing is in hand, a lamp of the type is on, and the agent stands at it.
+        """
+        task_type = self.rules.game.goal.task_type
+        if task_type == "look_at_obj_in_light":
+            return self._looking_progress()
+        if task_type == "pick_two_obj_and_place":
+            return self._pair_progress()
+        return self._placing_progress()
+
+    def _wanted_state(self) -> int | None:
+        """Mask of the things that have the state the goal asks for, None where it asks for none."""
+        verb = goal_verb(self.rules.game.goal.task_type)
+        if verb == "clean":
+            return self.clean
+        if verb == "heat":
+            return self.hot
+        return self.cool if verb == "cool" else None
+
+    def _placing_progress(self) -> float:
+        rules, state = self.rules, self._wanted_state()
+        sliced = rules.game.goal.sliced
+        conditions = 2 + (state is not None) + sliced
+        best = 0
+        for thing in rules.goal_things:
+            placed = any(thing in self.contents[index] for index in rules.goal_receptacles)
+            met = placed + (placed or thing == self.held)
+            if state is not None:
+                met += state >> thing & 1
+            if sliced:
+                met += self.sliced >> thing & 1
+            best = max(best, met)
+        return best / conditions
+
+    def _pair_progress(self) -> float:
+        rules, things = self.rules, self.rules.goal_things
+        if rules.game.goal.sliced:
+            things = tuple(thing for thing in things if self.sliced >> thing & 1)
+        best = 0
+        for index in rules.goal_receptacles:
+            inside = [thing for thing in self.contents[index] if thing in things]
+            placed = min(2, len(inside))
+            carried = placed < 2 and self.held in things and self.held not in inside
+            best = max(best, 2 * placed + carried)
+        return best / 4
+
+    def _looking_progress(self) -> float:
+        rules = self.rules
+        lit = [lamp for lamp in rules.lamps if self.toggled >> lamp & 1]
+        beside = any(
+            lamp in self.contents[index] for index in rules.here.get(self.location, ()) for lamp in lit
+        )
+        met = (self.held in rules.goal_things) + bool(lit) + beside
+        if not rules.game.goal.sliced:
+            return met / 3
+        return (met + any(thing == self.held and self.sliced >> thing & 1 for thing in rules.goal_things)) / 4
+
+    # What commands do. Each takes the text after the verb and returns what the game says,
+    # or None where the command is not admissible (nothing has changed then).
+
+    def _receptacle_here(self, name: str) -> int:
+        """Index of the named receptacle if it is at the agent's location, else -1."""
+        index = self.rules.receptacle_index.get(name, -1)
+        return index if index >= 0 and self.rules.receptacle_location[index] == self.location else -1
+
+    def _reachable(self, index: int) -> bool:
+        return not self.rules.openable[index] or bool(self.opened >> index & 1)
+
+    def _describe(self, index: int) -> str:
+        rules = self.rules
+        name = rules.receptacle_names[index]
+        if not rules.openable[index]:
+            return f"On the {name}, you see {rules.shelf(index, self.contents[index])[0]}."
+        if self.opened >> index & 1:
+            return f"The {name} is open. In it, you see {rules.shelf(index, self.contents[index])[0]}."
+        return f"The {name} is closed."
+
+    def _look(self, rest: str) -> str | None:
+        if rest:
+            return None
+        rules = self.rules
+        here = rules.here.get(self.location, ())
+        if not here:
+            # Only the first text lists the room: `look` itself never finds receptacles there.
+            return sentences.room(())
+        beside = [
+            name
+            for thing, name in enumerate(rules.thing_names)
+            if self.location in self.places[thing]
+            for index in here
+            # Never-visited receptacles do not count: only (thing, receptacle) pairs that were parted
+            # in play do, so a thing shows "next to" its location once it was moved over within it.
+            if (thing, index) in self.emptied
+        ] if self.emptied else []
+        return sentences.facing([rules.receptacle_names[index] for index in here], beside)
+
+    def _inventory(self, rest: str) -> str | None:
+        if rest:
+            return None
+        if self.held < 0:
+            return "You are not carrying anything."
+        return f"You are carrying: a {self.rules.thing_names[self.held]}."
+
+    def _help(self, rest: str) -> str | None:
+        return None if rest else sentences.HELP
+
+    def _go(self, rest: str) -> str | None:
+        rules = self.rules
+        index = rules.receptacle_index.get(rest[3:], -1) if rest.startswith("to ") else -1
+        if index < 0 or rules.receptacle_location[index] == self.location:
+            return None
+        self.location = rules.receptacle_location[index]
+        return f"You arrive at {rules.receptacle_names[index]}. {self._describe(index)}"
+
+    def _open(self, rest: str) -> str | None:
+        index = self._receptacle_here(rest)
+        if index < 0 or self._reachable(index):
+            return None
+        self.opened |= 1 << index
+        return f"You open the {rest}. {self._describe(index)}"
+
+    def _close(self, rest: str) -> str | None:
+        index = self._receptacle_here(rest)
+        if index < 0 or not self.opened >> index & 1:
+            return None
+        self.opened &= ~(1 << index)
+        return f"You close the {rest}."
+
+    def _examine(self, rest: str) -> str | None:
+        index = self._receptacle_here(rest)
+        if index >= 0:
+            return self._describe(index)
+        held, rules = self.held, self.rules
+        # Things that lie about cannot be examined, only the held one.
+        if held < 0 or rules.thing_names[held] != rest:
+            return None
+        holds = rules.holds_text[held]
+        if holds is not None:
+            return f"This is a normal {rest}. In it, you see {holds}."
+        return sentences.thing_condition(
+            rest,
+            clean=bool(self.clean >> held & 1),
+            hot=bool(self.hot >> held & 1),
+            cool=bool(self.cool >> held & 1),
+            sliced=bool(self.sliced >> held & 1),
+            toggled=bool(self.toggled >> held & 1),
+        )
+
+    def _take(self, rest: str) -> str | None:
+        rules = self.rules
+        name, _, place = rest.partition(" from ")
+        thing, index = rules.thing_index.get(name, -1), self._receptacle_here(place)
+        if self.held >= 0 or thing < 0 or index < 0 or thing not in self.contents[index]:
+            return None
+        if not rules.pickupable[thing] or not self._reachable(index):
+            return None
+        self.held = thing
+        self._set_contents(index, tuple(other for other in self.contents[index] if other != thing))
+        self._set_places(thing, self.places[thing] - {self.location})
+        self.emptied |= {(thing, index)}
+        return f"You pick up the {name} from the {place}."
+
+    def _move(self, rest: str) -> str | None:
+        rules = self.rules
+        name, _, place = rest.partition(" to ")
+        thing, index = rules.thing_index.get(name, -1), self._receptacle_here(place)
+        if thing < 0 or thing != self.held or index < 0 or not self._reachable(index):
+            return None
+        kinds = (rules.game.receptacles[index].type, rules.game.things[thing].type)
+        if kinds not in rules.can_contain:
+            return None
+        self.held = -1
+        self._set_contents(index, tuple(sorted({*self.contents[index], thing})))
+        self._set_places(thing, self.places[thing] | {self.location})
+        self.emptied -= {(thing, index)}
+        return f"You move the {name} to the {place}."
+
+    def _set_contents(self, index: int, contents: tuple[int, ...]) -> None:
+        self.contents = (*self.contents[:index], contents, *self.contents[index + 1 :])
+
+    def _set_places(self, thing: int, places: frozenset[int]) -> None:
+        self.places = (*self.places[:thing], places, *self.places[thing + 1 :])
+
+    def _applied(self, verb: str, rest: str) -> int:
+        """Index of the held thing that `verb` works on here, -1 where it does not."""
+        name, _, place = rest.partition(" with ")
+        rules, held, index = self.rules, self.held, self._receptacle_here(place)
+        if held < 0 or index < 0 or rules.thing_names[held] != name:
+            return -1
+        return held if held in rules.capable[verb] and index in rules.appliances[verb] else -1
+
+    def _clean(self, rest: str) -> str | None:
+        thing = self._applied("clean", rest)
+        if thing < 0:
+            return None
+        self.clean |= 1 << thing
+        return f"You clean the {rest.replace(' with ', ' using the ')}."
+
+    def _heat(self, rest: str) -> str | None:
+        thing = self._applied("heat", rest)
+        if thing < 0:
+            return None
+        self.hot |= 1 << thing
+        self.cool &= ~(1 << thing)
+        return f"You heat the {rest.replace(' with ', ' using the ')}."
+
+    def _cool(self, rest: str) -> str | None:
+        thing = self._applied("cool", rest)
+        if thing < 0:
+            return None
+        self.cool |= 1 << thing
+        self.hot &= ~(1 << thing)
+        return f"You cool the {rest.replace(' with ', ' using the ')}."
+
+    def _use(self, rest: str) -> str | None:
+        rules = self.rules
+        thing = rules.thing_index.get(rest, -1)
+        if thing not in rules.toggleable:
+            return None
+        if not any(thing in self.contents[index] for index in rules.here.get(self.location, ())):
+            return None
+        # A lamp that was used once counts as on for good, and the text says so each time.
+        self.toggled |= 1 << thing
+        return f"You turn on the {rest}."
+
+    def _slice(self, rest: str) -> str | None:
+        rules = self.rules
+        name, _, knife = rest.partition(" with ")
+        thing = rules.thing_index.get(name, -1)
+        if self.held not in rules.knives or rules.thing_names[self.held] != knife:
+            return None
+        # By location alone: the thing may be inside a closed receptacle.
+        if thing not in rules.sliceables or self.location not in self.places[thing]:
+            return None
+        self.sliced |= 1 << thing
+        return f"You sliced the {name} with the {knife}."
+
+
+_ACTIONS: dict[str, Callable[[HouseholdState, str], str | None]] = {
+    "clean": HouseholdState._clean,
+    "close": HouseholdState._close,
+    "cool": HouseholdState._cool,
+    "examine": HouseholdState._examine,
+    "go": HouseholdState._go,
+    "heat": HouseholdState._heat,
+    "help": HouseholdState._help,
+    "inventory": HouseholdState._inventory,
+    "look": HouseholdState._look,
+    "move": HouseholdState._move,
+    "open": HouseholdState._open,
+    "slice": HouseholdState._slice,
+    "take": HouseholdState._take,
+    "use": HouseholdState._use,
+}
