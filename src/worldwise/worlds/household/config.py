@@ -87,7 +87,7 @@ class HouseholdConfig(FrozenConfig):
         for task_type in self.task_types:
             if not set(self.rooms) & set(TASK_ROOMS[task_type]):
                 raise ValueError(
-                    f"task_types has {task_type}, which is played in {', '.join(TASK_ROOMS[task_type])} only, "
+                    f"task_types has {task_type}, which needs one of {', '.join(TASK_ROOMS[task_type])}, "
                     f"but rooms={self.rooms!r}: add one of those rooms or leave the type out"
                 )
         return self
@@ -97,17 +97,31 @@ SIZES: dict[str, dict[str, object]] = {
     "tiny": {
         "rooms": ("bedroom", "living_room"),
         "task_types": ("pick_and_place_simple", "look_at_obj_in_light"),
-        "receptacles_min": 4, "receptacles_max": 5, "same_type_max": 1,
-        "distractors_min": 3, "distractors_max": 3, "copies_max": 1, "shared_spots": False, "max_turns": 10,
+        "receptacles_min": 4,
+        "receptacles_max": 5,
+        "same_type_max": 1,
+        "distractors_min": 3,
+        "distractors_max": 3,
+        "copies_max": 1,
+        "shared_spots": False,
+        "max_turns": 10,
     },
     "small": {
-        "receptacles_min": 5, "receptacles_max": 9, "same_type_max": 3,
-        "distractors_min": 4, "distractors_max": 8, "copies_max": 2, "max_turns": 30,
+        "receptacles_min": 5,
+        "receptacles_max": 9,
+        "same_type_max": 3,
+        "distractors_min": 4,
+        "distractors_max": 8,
+        "copies_max": 2,
+        "max_turns": 30,
     },
     "default": {},
     "full": {
-        "receptacles_min": 6, "receptacles_max": 30, "distractors_min": 16, "distractors_max": 36, "copies_max": 4,
+        "receptacles_min": 6,
+        "receptacles_max": 30,
+        "distractors_min": 16,
+        "distractors_max": 36,
+        "copies_max": 4,
     },
-}  # fmt: skip
+}
 """Named sizes: values for `HouseholdConfig(**SIZES[name])`, from toy rooms to the official games' scale."""
-

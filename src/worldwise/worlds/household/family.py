@@ -56,7 +56,9 @@ class GeneratedLoader:
     def __call__(self, task: Task) -> Game:
         index = task.payload.get("index")
         if not isinstance(index, int):
-            raise WorldError(f"task {task.task_id!r} has index={index!r} in its payload: it is not a generated game")
+            raise WorldError(
+                f"task {task.task_id!r} has index={index!r} in its payload: it is not a generated game"
+            )
         return generate_game(self.config, task.split, index)
 
 
@@ -81,9 +83,13 @@ class HouseholdFamily(WorldFamily):
         size = split_size(self.config, split)
         number = size if count is None else count
         if not 0 <= number <= size:
-            raise WorldError(f"count={count} is outside of 0..{size} for {split}: raise {split}_games or ask for fewer")
+            raise WorldError(
+                f"count={count} is outside of 0..{size} for {split}: raise {split}_games or ask for fewer"
+            )
         return [
-            Task(f"household/{split}/{index}", task_type_of(self.config, split, index), split, {"index": index})
+            Task(
+                f"household/{split}/{index}", task_type_of(self.config, split, index), split, {"index": index}
+            )
             for index in range(number)
         ]
 
@@ -111,6 +117,6 @@ class HouseholdFamily(WorldFamily):
         return _KIND_OF_VERB.get(verb, "other")
 
     def task_text(self, observation: str) -> str:
-        """The goal sentence of a first observation, "put two cd in safe."; the whole text if there is none."""
+        """The goal sentence of a first observation, "put two cd in safe."; without one the whole text."""
         _, found, goal = observation.partition(_TASK_MARK)
         return goal.strip() if found else observation

@@ -17,22 +17,25 @@ from worldwise.worlds.contract import WorldError
 from worldwise.worlds.household.config import HouseholdConfig
 from worldwise.worlds.household.game import Game, Goal, Receptacle, Thing
 from worldwise.worlds.household.layouts import Layout, make_layout
-from worldwise.worlds.household.plan import plan_walkthrough
-from worldwise.worlds.household.rooms import (
-    APPLIANCE,
+from worldwise.worlds.household.objects import (
     CAN_CONTAIN,
     CLEANABLE,
     COOLABLE,
     FITS,
     FIXED,
-    GOAL_FORMS,
     HEATABLE,
     PLACES,
-    ROOMS,
     SLICEABLE,
+    TOGGLEABLE,
+    VESSELS,
+)
+from worldwise.worlds.household.plan import plan_walkthrough
+from worldwise.worlds.household.rooms import (
+    APPLIANCE,
+    GOAL_FORMS,
+    ROOMS,
     STATE_OF_TASK,
     TASK_ROOMS,
-    TOGGLEABLE,
 )
 
 SPLITS: tuple[str, ...] = ("train", "valid_seen", "valid_unseen")
@@ -95,7 +98,9 @@ def generate_game(config: HouseholdConfig, split: str, index: int) -> Game:
     """
     size = split_size(config, split)
     if not 0 <= index < size:
-        raise WorldError(f"index={index} is outside of {split} (0..{size - 1}): raise {split}_games or lower the index")
+        raise WorldError(
+            f"index={index} is outside of {split} (0..{size - 1}): raise {split}_games or lower the index"
+        )
     task_type = task_type_of(config, split, index)
     rng = random.Random(derive_seed(config.seed, "game", split, index))
     for _ in range(_MOST_TRIES):
@@ -120,8 +125,8 @@ def _belongs(sketch: _Sketch, split: str) -> bool:
     if split == "valid_unseen":
         return True
     lying = sorted(f"{thing}>{sketch.layout[place].name}" for thing, place in sketch.lying)
-    chosen = derive_seed("game", sketch.task_type, sketch.object_type, sketch.target_type, *lying) % SEEN_ONE_IN == 0
-    return chosen == (split == "valid_seen")
+    key = derive_seed("game", sketch.task_type, sketch.object_type, sketch.target_type, *lying)
+    return (key % SEEN_ONE_IN == 0) == (split == "valid_seen")
 
 
 def _draw_sketch(rng: random.Random, config: HouseholdConfig, split: str, task_type: str) -> _Sketch | None:
@@ -201,7 +206,7 @@ def _lay_distractors(
     kinds = [kind for kind in ROOMS[room].objects if taken[kind] == 0]
     weights = [ROOMS[room].objects[kind] for kind in kinds]
     number = rng.randint(config.distractors_min, config.distractors_max)
-    lying = []
+    lying: list[tuple[str, int]] = []
     for kind in rng.choices(kinds, weights, k=2 * number):
         if len(lying) == number:
             break
@@ -257,4 +262,5 @@ def _thing(kind: str, number: int, place: Receptacle) -> Thing:
         coolable=kind in COOLABLE,
         toggleable=kind in TOGGLEABLE,
         sliceable=kind in SLICEABLE,
+        vessel=kind in VESSELS,
     )

@@ -44,10 +44,8 @@ def make_layout(config: HouseholdConfig, room: str, number: int, unseen: bool) -
     Raises:
         WorldError: the size limits leave no inventory on that side.
     """
-    return _make_layout(
-        room, number, unseen, config.seed, config.receptacles_min, config.receptacles_max, config.same_type_max,
-        config.shared_spots,
-    )  # fmt: skip
+    limits = (config.receptacles_min, config.receptacles_max, config.same_type_max)
+    return _make_layout(room, number, unseen, config.seed, *limits, config.shared_spots)
 
 
 @lru_cache(maxsize=4096)
@@ -64,8 +62,8 @@ def _make_layout(
             return _place(rng, counts, shared)
     side = "valid_unseen" if unseen else "train"
     raise WorldError(
-        f"no {room} with receptacles_min={least}, receptacles_max={most}, same_type_max={same_type_max} is left "
-        f"for {side}: these limits allow too few different rooms; widen them"
+        f"no {room} with receptacles_min={least}, receptacles_max={most}, same_type_max={same_type_max} is "
+        f"left for {side}: these limits allow too few different rooms; widen them"
     )
 
 

@@ -60,9 +60,10 @@ def plan_walkthrough(game: Game) -> tuple[str, ...]:
         raise WorldError(f"game {game.game_id} has {len(copies)} {goal.object_type}, its goal needs {needed}")
     walk = _Walk(game.start)
     if goal.task_type == "look_at_obj_in_light":
-        lamps = [thing for thing in game.things if thing.type == goal.target_type and thing.toggleable and thing.inside]
+        kind = goal.target_type
+        lamps = [thing for thing in game.things if thing.type == kind and thing.toggleable and thing.inside]
         if not lamps:
-            raise WorldError(f"game {game.game_id} has no {goal.target_type}, its goal needs one")
+            raise WorldError(f"game {game.game_id} has no {kind}, its goal needs one")
         walk.take(*copies[0])
         walk.go(places[lamps[0].inside[0]])
         walk.commands.append(f"use {lamps[0].name}")

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from worldwise.config import derive_seed
 from worldwise.worlds.contract import Info, World, WorldError
-from worldwise.worlds.household.rooms import APPLIANCE, FITS, OPENABLE_SHARE, PLACES
+from worldwise.worlds.household.objects import FITS, PLACES
+from worldwise.worlds.household.rooms import APPLIANCE, OPENABLE_SHARE
 
 WELCOME = "-= Welcome"
 """How a first observation begins; a policy that reads it starts afresh."""
@@ -112,7 +113,8 @@ def kind_of(name: str) -> str:
 
 
 _PRIOR = {
-    thing.lower(): {place.lower(): weight for place, weight in places.items()} for thing, places in PLACES.items()
+    thing.lower(): {place.lower(): weight for place, weight in places.items()}
+    for thing, places in PLACES.items()
 }
 _FITS = {place.lower(): {thing.lower() for thing in things} for place, things in FITS.items()}
 _DOORS = {place.lower() for place in OPENABLE_SHARE}
@@ -280,7 +282,9 @@ class SearchingOracle:
             return self._obtain(memory, admissible, avoid=target)
         if goal.verb and (memory.held, goal.verb) not in memory.states:
             place = _first_of(memory, APPLIANCE[goal.verb].lower())
-            return self._at(memory, admissible, place, f"{goal.verb} {memory.held} with {place}", opened=False)
+            return self._at(
+                memory, admissible, place, f"{goal.verb} {memory.held} with {place}", opened=False
+            )
         return self._at(memory, admissible, target, f"move {memory.held} to {target}", opened=True)
 
     def _target(self, memory: Memory) -> str:
@@ -295,13 +299,15 @@ class SearchingOracle:
         return memory.here if memory.here in places else places[0]
 
     def _obtain(self, memory: Memory, admissible: Sequence[str] | None, avoid: str) -> str:
-        """Take a known object of the goal's type, one that has its state already if possible, or search one."""
+        """Take a known object of the goal's type, one with its state if possible, else search."""
         goal = memory.goal
         found = [
             (name, place)
             for name, place in memory.known.items()
             if kind_of(name) == goal.object_type
-            and not (place == avoid and (goal.number == 2 or not goal.verb or (name, goal.verb) in memory.states))
+            and not (
+                place == avoid and (goal.number == 2 or not goal.verb or (name, goal.verb) in memory.states)
+            )
         ]
         if not found:
             return self._search(memory, admissible, goal.object_type)
@@ -328,7 +334,9 @@ class SearchingOracle:
             for command in admissible:
                 if command.startswith(f"move {memory.held} to "):
                     return command
-        return self._at(memory, admissible, memory.source, f"move {memory.held} to {memory.source}", opened=True)
+        return self._at(
+            memory, admissible, memory.source, f"move {memory.held} to {memory.source}", opened=True
+        )
 
     @staticmethod
     def _at(memory: Memory, admissible: Sequence[str] | None, place: str, command: str, opened: bool) -> str:
