@@ -1,0 +1,1 @@
+"""Prompts, chat template, history and action parsing: what a model reads, and what its answers mean."""
