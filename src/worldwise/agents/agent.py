@@ -206,7 +206,7 @@ class Agent:
             infos: beside each observation; needed only where admissible commands are listed.
 
         Raises:
-            AgentError: a `window` context, a template that does not preserve prefixes, lengths that do not fit.
+            AgentError: a `window` context, a template that does not preserve prefixes, wrong lengths.
         """
         if self.config.context == "window" or not self.prefix_preserving:
             raise AgentError(

@@ -64,8 +64,8 @@ class AgentConfig(FrozenConfig):
             )
         if self.examples and self.style != "instruct":
             raise ValueError(
-                f"agent.examples=true needs agent.style=instruct, not {self.style}: only its system message has room"
-                " for them"
+                f"agent.examples=true needs agent.style=instruct, not {self.style}: only its system message "
+                "has room for them"
             )
         return self
 

@@ -69,7 +69,7 @@ class Turn:
         reward: the world's reward for it.
         progress: the goal's share reached after it, 0..1.
         next_observation: the world's raw text after it.
-        terminated, truncated: as `World.step` said.
+        terminated, truncated: as `World.step` said; truncated also where the scheduler's own turn limit cut.
         admissible: the admissible actions before it, kept only where decoding was restricted to
             them or the prompt listed them.
         predictions: predictions made in this turn, if any.
@@ -118,6 +118,7 @@ class Episode:
         temperature: sampling temperature of the responses; 0 = greedy.
         restricted: decoding was restricted to admissible commands.
         context: `conversation` or `window`.
+        world_seed: the seed the world was reset with; the episodes of a group share it.
     """
 
     episode_id: str
@@ -139,6 +140,7 @@ class Episode:
     restricted: bool
     context: str
     extras: dict[str, float] = field(default_factory=dict)
+    world_seed: int = 0
 
     @property
     def total_reward(self) -> float:

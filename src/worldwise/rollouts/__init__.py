@@ -1,0 +1,1 @@
+"""Live episodes x engine x world: batched play, plans, time limits, scripted yardsticks."""
