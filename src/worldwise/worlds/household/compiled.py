@@ -42,11 +42,13 @@ class CompiledGame:
         "game",
         "goal_receptacles",
         "goal_things",
+        "goal_verb",
         "here",
         "here_mask",
         "holds_text",
         "knives",
         "lamps",
+        "looks",
         "openable",
         "pickupable",
         "places",
@@ -96,9 +98,7 @@ class CompiledGame:
         }
         self.can_contain = game.can_contain
         self.cool = sum(1 << i for i, thing in enumerate(things) if thing.cool)
-        self.places = tuple(
-            frozenset() if thing.location is None else frozenset({thing.location}) for thing in things
-        )
+        self.places = tuple(frozenset() if thing.location is None else frozenset({thing.location}) for thing in things)
         self.holds_text = tuple(indefinite(thing.holds) if thing.vessel else None for thing in things)
         self.contents = self._first_contents()
         self._compile_goal()
@@ -122,18 +122,17 @@ class CompiledGame:
         if goal.task_type not in TASK_TYPES:
             raise WorldError(f"game {self.game.game_id}: task type {goal.task_type!r} is not in {TASK_TYPES}")
         wanted = [i for i, thing in enumerate(things) if thing.type == goal.object_type]
-        verb = goal_verb(goal.task_type)
-        if verb:
-            wanted = [index for index in wanted if index in self.capable[verb]]
+        self.looks = goal.task_type == "look_at_obj_in_light"
+        self.goal_verb = goal_verb(goal.task_type)
+        if self.goal_verb:
+            wanted = [index for index in wanted if index in self.capable[self.goal_verb]]
         if goal.sliced:
             wanted = [index for index in wanted if things[index].sliceable]
         self.goal_things = tuple(wanted)
         self.goal_receptacles = tuple(
             i for i, receptacle in enumerate(self.game.receptacles) if receptacle.type == goal.target_type
         )
-        self.lamps = tuple(
-            i for i, thing in enumerate(things) if thing.type == goal.target_type and thing.toggleable
-        )
+        self.lamps = tuple(i for i, thing in enumerate(things) if thing.type == goal.target_type and thing.toggleable)
 
     def __reduce__(self) -> tuple[type[CompiledGame], tuple[Game]]:
         return CompiledGame, (self.game,)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from worldwise.worlds.contract import Info, Step, Task, World, WorldError
 from worldwise.worlds.household.compiled import CompiledGame
 from worldwise.worlds.household.game import Game
+from worldwise.worlds.household.sentences import translate_put_form
 from worldwise.worlds.household.state import HouseholdState
 
 __all__ = ["CompiledGame", "CompiledGames", "HouseholdState", "HouseholdWorld", "translate_put_form"]
@@ -49,19 +50,6 @@ class CompiledGames:
 
     def __reduce__(self) -> tuple[type[CompiledGames], tuple[Callable[[Task], Game], int]]:
         return CompiledGames, (self._load, self._capacity)
-
-
-def translate_put_form(action: str) -> str:
-    """The 0.4 form "move X to Y" of a command in the form that ALFWorld had before, "put X in/on Y".
-
-    Any other command comes back unchanged.
-    """
-    stripped = action.strip()
-    if stripped.startswith("put "):
-        name, separator, place = stripped[4:].partition(" in/on ")
-        if separator:
-            return f"move {name} to {place}"
-    return action
 
 
 class HouseholdWorld(World):

@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from worldwise.worlds.household.game import Game, GameFileError, Goal, Receptacle, Thing
+from worldwise.worlds.household.sentences import translate_put_form
 
-_FACT = re.compile(r"\((\w+)((?:\s+[\w.+-]+)+)\s*\)")
-_ALL_FACTS = re.compile(r"\s*(?:\(\w+(?:\s+[\w.+-]+)+\s*\)\s*)*\)\s*")
 _NUMBER_FACT = re.compile(r"\(=\s*\([^()]*\)\s*[\d.]+\s*\)")
 _GOAL_SENTENCE = re.compile(r'Your task is to: ((?:[^"\\]|\\.)*)"')
 
@@ -32,11 +31,20 @@ _PAIRS = frozenset(
         "receptacleType",
     }
 )
-_ABILITIES = ("pickupable", "cleanable", "heatable", "coolable", "toggleable", "sliceable")
-_SINGLES = frozenset({*_ABILITIES, "isCool", "isReceptacleObject", "openable"})
-_WITHOUT_EFFECT = frozenset(
-    {"checked", "examined", "full", "isReceptacleObjectFull", "moveable", "wasInReceptacle"}
+_SINGLES = frozenset(
+    {
+        "cleanable",
+        "coolable",
+        "heatable",
+        "isCool",
+        "isReceptacleObject",
+        "openable",
+        "pickupable",
+        "sliceable",
+        "toggleable",
+    }
 )
+_WITHOUT_EFFECT = frozenset({"checked", "examined", "full", "isReceptacleObjectFull", "moveable", "wasInReceptacle"})
 """Predicates of the domain that no rule in use reads."""
 
 _PLACE_GOAL = re.compile(
@@ -74,7 +82,7 @@ class GameFile(NamedTuple):
     Attributes:
         problem: the planning problem's text.
         sentence: the goal sentence with its full stop.
-        walkthrough: commands that win, or None.
+        walkthrough: commands that win, in the form of ALFWorld 0.4, or None.
         solvable: the makers found a solution; ALFWorld skips games without one.
     """
 
@@ -116,6 +124,8 @@ def open_game_file(data: bytes | str, name: str) -> GameFile:
     solvable = content.get("solvable")
     if not isinstance(solvable, bool):
         raise GameFileError(f"{name}: solvable is {solvable!r:.60}; expected true or false")
+    if walkthrough is not None:
+        walkthrough = [translate_put_form(command) for command in walkthrough]
     text = sentence[1] if "\\" not in sentence[1] else str(json.loads(f'"{sentence[1]}"'))
     return GameFile(problem, text, None if walkthrough is None else tuple(walkthrough), solvable)
 
@@ -175,9 +185,7 @@ def read_goal(text: str, sentence: str, name: str) -> Goal:
     if place is not None:
         atoms = set(re.findall(r"\([^()]+\)", place[1]))
         objects = [atom[len("(objectType ?o ") : -5] for atom in atoms if atom.startswith("(objectType ?o ")]
-        targets = [
-            atom[len("(receptacleType ?r ") : -5] for atom in atoms if atom.startswith("(receptacleType ?r ")
-        ]
+        targets = [atom[len("(receptacleType ?r ") : -5] for atom in atoms if atom.startswith("(receptacleType ?r ")]
         rest = atoms - {"(inReceptacle ?o ?r)"}
         rest = {atom for atom in rest if not atom.startswith(("(objectType ?o ", "(receptacleType ?r "))}
         sliced = rest >= _SLICED
@@ -186,15 +194,11 @@ def read_goal(text: str, sentence: str, name: str) -> Goal:
             return Goal(task_type, objects[0], targets[0], sentence, sliced)
     pair = _PAIR_GOAL.fullmatch(goal)
     if pair is not None:
-        return Goal(
-            "pick_two_obj_and_place", pair["object"], pair["target"], sentence, pair["slice"] is not None
-        )
+        return Goal("pick_two_obj_and_place", pair["object"], pair["target"], sentence, pair["slice"] is not None)
     look = _LOOK_GOAL.fullmatch(goal)
     if look is not None:
         return Goal("look_at_obj_in_light", look["object"], look["target"], sentence)
-    raise GameFileError(
-        f"{name}: unknown task type: its goal is none of the six that ALFWorld plays: {goal:.200}"
-    )
+    raise GameFileError(f"{name}: unknown task type: its goal is none of the six that ALFWorld plays: {goal:.200}")
 
 
 class _Facts:
@@ -204,27 +208,34 @@ class _Facts:
         self.name = name
         if "(=" in text:
             text = _NUMBER_FACT.sub("", text)
-        if _ALL_FACTS.fullmatch(text) is None:
-            rest = _FACT.sub("", text).strip().removesuffix(")").strip()
-            raise GameFileError(f"{name}: cannot read the initial facts near {rest:.80!r}")
         self.pairs: dict[str, list[tuple[str, str]]] = {predicate: [] for predicate in _PAIRS}
         self.singles: dict[str, set[str]] = {predicate: set() for predicate in _SINGLES}
-        for predicate, rest in _FACT.findall(text):
-            arguments = rest.split()
-            if predicate in _PAIRS and len(arguments) == 2:
-                self.pairs[predicate].append((arguments[0], arguments[1]))
-            elif predicate in _SINGLES and len(arguments) == 1:
-                self.singles[predicate].add(arguments[0])
-            elif predicate not in _WITHOUT_EFFECT:
-                raise GameFileError(f"{name}: a game cannot begin with the fact ({predicate}{rest})")
-        self.can_contain = frozenset(
-            (self._type(receptacle), self._type(thing)) for receptacle, thing in self.pairs["canContain"]
-        )
+        # Splitting at the closing brackets is five times as fast as matching fact by fact.
+        *parts, last, after = text.split(")")
+        if last.strip() or after.strip():
+            raise GameFileError(f"{name}: the initial facts end in {f'{last}){after}'.strip()!r:.80}")
+        if text.count("(") != len(parts):
+            raise GameFileError(f"{name}: the brackets of the initial facts do not match")
+        for part in parts:
+            head, *arguments = part.split() or [""]
+            if len(arguments) == 2 and head[1:] in self.pairs:
+                self.pairs[head[1:]].append((arguments[0], arguments[1]))
+            elif len(arguments) == 1 and head[1:] in self.singles:
+                self.singles[head[1:]].add(arguments[0])
+            elif head[1:] not in _WITHOUT_EFFECT:
+                raise GameFileError(f"{name}: a game cannot begin with the fact {f'{part.strip()})'!r:.80}")
+        self._types: dict[str, str] = {}
+        contain = self.pairs["canContain"]
+        self.can_contain = frozenset((self._type(place), self._type(thing)) for place, thing in contain)
 
     def _type(self, text: str) -> str:
-        if not text.endswith("Type") or text == "Type":
-            raise GameFileError(f"{self.name}: {text!r} is no type name; expected one such as 'MugType'")
-        return text[:-4]
+        known = self._types.get(text)
+        if known is None:
+            known = text.removesuffix("Type")
+            if not known or known == text:
+                raise GameFileError(f"{self.name}: {text!r} is no type name; expected one such as 'MugType'")
+            self._types[text] = known
+        return known
 
     def _single(self, predicate: str) -> dict[str, str]:
         """Facts of a predicate that may hold for one second argument only."""
@@ -232,15 +243,17 @@ class _Facts:
         for first, second in self.pairs[predicate]:
             if found.setdefault(first, second) != second:
                 raise GameFileError(
-                    f"{self.name}: {predicate} of {first} is both {found[first]} and {second}; "
-                    "expected one value"
+                    f"{self.name}: {predicate} of {first} is both {found[first]} and {second}; expected one value"
                 )
         return found
 
     def entities(self) -> tuple[tuple[Receptacle, ...], tuple[Thing, ...], int]:
         """The receptacles and things in the reference engine's order, and the start's location."""
         receptacle_types, thing_types = self._single("receptacleType"), self._single("objectType")
-        receptacle_places, thing_places = self._single("receptacleAtLocation"), self._single("objectAtLocation")
+        receptacle_places, thing_places = (
+            self._single("receptacleAtLocation"),
+            self._single("objectAtLocation"),
+        )
         starts = self.pairs["atLocation"]
         if len(starts) != 1 or not receptacle_types or not thing_types:
             raise GameFileError(
@@ -273,11 +286,16 @@ class _Facts:
         )
         things = tuple(
             Thing(
-                names[key],
-                self._type(thing_types[key]),
-                tuple(names[place] for place in inside[key]),
-                locations[thing_places[key]] if key in thing_places else None,
-                *(key in self.singles[ability] for ability in _ABILITIES),
+                name=names[key],
+                type=self._type(thing_types[key]),
+                inside=tuple(names[place] for place in inside[key]),
+                location=locations[thing_places[key]] if key in thing_places else None,
+                pickupable=key in self.singles["pickupable"],
+                cleanable=key in self.singles["cleanable"],
+                heatable=key in self.singles["heatable"],
+                coolable=key in self.singles["coolable"],
+                toggleable=key in self.singles["toggleable"],
+                sliceable=key in self.singles["sliceable"],
                 cool=key in self.singles["isCool"],
                 vessel=key in self.singles["isReceptacleObject"],
                 # The reference never lists a thing as inside itself, though a few facts say so.

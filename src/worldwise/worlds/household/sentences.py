@@ -46,10 +46,7 @@ def first_observation(surroundings: str, goal: str) -> str:
 
 def room(receptacles: Sequence[str]) -> str:
     """The view from the middle of the room."""
-    return (
-        "You are in the middle of a room. Looking quickly around you, you see "
-        f"{indefinite(receptacles)}."
-    )
+    return f"You are in the middle of a room. Looking quickly around you, you see {indefinite(receptacles)}."
 
 
 def facing(receptacles: Sequence[str], beside: Sequence[str]) -> str:
@@ -57,9 +54,7 @@ def facing(receptacles: Sequence[str], beside: Sequence[str]) -> str:
     return f"You are facing the {enumerate_items(receptacles)}. Next to it, you see {indefinite(beside)}."
 
 
-def thing_condition(
-    name: str, *, clean: bool, hot: bool, cool: bool, sliced: bool, toggled: bool
-) -> str:
+def thing_condition(name: str, *, clean: bool, hot: bool, cool: bool, sliced: bool, toggled: bool) -> str:
     """What `examine` says of a held thing that is not a vessel.
 
     The reference tries its sentences in a fixed order and takes the first that holds; the
@@ -79,3 +74,16 @@ def thing_condition(
     if sliced:
         return f"This is a sliced {name}."
     return f"There's nothing special about {name}."
+
+
+def translate_put_form(action: str) -> str:
+    """The 0.4 form "move X to Y" of a command in the form that ALFWorld had before, "put X in/on Y".
+
+    Any other command comes back unchanged.
+    """
+    stripped = action.strip()
+    if stripped.startswith("put "):
+        name, separator, place = stripped[4:].partition(" in/on ")
+        if separator:
+            return f"move {name} to {place}"
+    return action

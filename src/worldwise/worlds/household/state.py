@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from worldwise.worlds.household import sentences
-from worldwise.worlds.household.compiled import CompiledGame, goal_verb
+from worldwise.worlds.household.compiled import CompiledGame
 
 StateKey = tuple[object, ...]
 
@@ -31,6 +31,7 @@ class HouseholdState:
     """
 
     __slots__ = (
+        "_progress",
         "accepted",
         "clean",
         "contents",
@@ -60,6 +61,7 @@ class HouseholdState:
         self.toggled = 0
         self.sliced = 0
         self.accepted = True
+        self._progress: float | None = None
 
     def copy(self) -> HouseholdState:
         """An independent game in the same state."""
@@ -77,6 +79,7 @@ class HouseholdState:
         other.toggled = self.toggled
         other.sliced = self.sliced
         other.accepted = self.accepted
+        other._progress = self._progress
         return other
 
     def key(self) -> StateKey:
@@ -106,8 +109,13 @@ class HouseholdState:
         verb, _, rest = command.strip().partition(" ")
         action = _ACTIONS.get(verb)
         text = None if action is None else action(self, rest)
-        self.accepted = text is not None
-        return sentences.NOTHING_HAPPENS if text is None else text
+        if text is None:
+            self.accepted = False
+            return sentences.NOTHING_HAPPENS
+        self.accepted = True
+        if verb not in _LOOKING and (verb != "go" or self.rules.looks):
+            self._progress = None
+        return text
 
     def admissible(self) -> list[str]:
         """Every command the game accepts now, sorted. A new list."""
@@ -158,16 +166,18 @@ class HouseholdState:
         (counted for the best thing). Two things: each obtained and placed in one receptacle.
         Looking: the thing is in hand, a lamp of the type is on, and the agent stands at it.
         """
-        task_type = self.rules.game.goal.task_type
-        if task_type == "look_at_obj_in_light":
-            return self._looking_progress()
-        if task_type == "pick_two_obj_and_place":
-            return self._pair_progress()
-        return self._placing_progress()
+        if self._progress is None:
+            if self.rules.looks:
+                self._progress = self._looking_progress()
+            elif self.rules.game.goal.task_type == "pick_two_obj_and_place":
+                self._progress = self._pair_progress()
+            else:
+                self._progress = self._placing_progress()
+        return self._progress
 
     def _wanted_state(self) -> int | None:
         """Mask of the things that have the state the goal asks for, None where it asks for none."""
-        verb = goal_verb(self.rules.game.goal.task_type)
+        verb = self.rules.goal_verb
         if verb == "clean":
             return self.clean
         if verb == "heat":
@@ -204,9 +214,7 @@ class HouseholdState:
     def _looking_progress(self) -> float:
         rules = self.rules
         lit = [lamp for lamp in rules.lamps if self.toggled >> lamp & 1]
-        beside = any(
-            lamp in self.contents[index] for index in rules.here.get(self.location, ()) for lamp in lit
-        )
+        beside = any(lamp in self.contents[index] for index in rules.here.get(self.location, ()) for lamp in lit)
         met = (self.held in rules.goal_things) + bool(lit) + beside
         if not rules.game.goal.sliced:
             return met / 3
@@ -240,15 +248,19 @@ class HouseholdState:
         if not here:
             # Only the first text lists the room: `look` itself never finds receptacles there.
             return sentences.room(())
-        beside = [
-            name
-            for thing, name in enumerate(rules.thing_names)
-            if self.location in self.places[thing]
-            for index in here
-            # Never-visited receptacles do not count: only (thing, receptacle) pairs that were parted
-            # in play do, so a thing shows "next to" its location once it was moved over within it.
-            if (thing, index) in self.emptied
-        ] if self.emptied else []
+        beside = (
+            [
+                name
+                for thing, name in enumerate(rules.thing_names)
+                if self.location in self.places[thing]
+                for index in here
+                # Never-visited receptacles do not count: only (thing, receptacle) pairs that were parted
+                # in play do, so a thing shows "next to" its location once it was moved over within it.
+                if (thing, index) in self.emptied
+            ]
+            if self.emptied
+            else []
+        )
         return sentences.facing([rules.receptacle_names[index] for index in here], beside)
 
     def _inventory(self, rest: str) -> str | None:
@@ -409,3 +421,6 @@ _ACTIONS: dict[str, Callable[[HouseholdState, str], str | None]] = {
     "take": HouseholdState._take,
     "use": HouseholdState._use,
 }
+
+_LOOKING = frozenset({"close", "examine", "help", "inventory", "look", "open"})
+"""Verbs that never change whether a goal's condition holds. `go` does where a lamp must be near."""

@@ -1,0 +1,123 @@
+"""Measures the household engine: turns a second and milliseconds a game file, in CPU time on one core.
+
+    python benchmarks/household_turns.py [--games 40] [--turns 200000]
+
+Random play over admissible commands with the sorted admissible list made every turn, on official
+games where `WORLDWISE_DATA` (or ../shared/data) has them and on a built-in room otherwise. Prints one
+line of JSON with the machine and the commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import subprocess
+import time
+from pathlib import Path
+
+from worldwise.worlds.household.compiled import CompiledGame
+from worldwise.worlds.household.game import Game, Goal, Receptacle, Thing
+from worldwise.worlds.household.official import OfficialGames
+from worldwise.worlds.household.pddl import build_game, open_game_file
+from worldwise.worlds.household.state import HouseholdState
+
+EPISODE_TURNS = 50
+
+
+def built_in_game() -> Game:
+    """A kitchen-sized room for machines without the official games."""
+    receptacles = tuple(
+        Receptacle(f"{kind.lower()} {count - index}", kind, len(kind) * 10 + index, kind in ("Drawer", "Cabinet"))
+        for kind, count in (("Cabinet", 8), ("CounterTop", 3), ("Drawer", 9), ("Fridge", 1), ("SinkBasin", 1))
+        for index in range(count)
+    )
+    kinds = ("Apple", "Bowl", "Fork", "Knife", "Mug", "Plate", "Potato", "Spoon")
+    things = tuple(
+        Thing(
+            f"{kind.lower()} {4 - index}",
+            kind,
+            (receptacles[(index * 5 + place) % len(receptacles)].name,),
+            receptacles[(index * 5 + place) % len(receptacles)].location,
+            pickupable=True,
+            cleanable=True,
+            coolable=kind in ("Apple", "Potato"),
+            sliceable=kind in ("Apple", "Potato"),
+        )
+        for place, kind in enumerate(kinds)
+        for index in range(4)
+    )
+    pairs = frozenset((receptacle.type, kind) for receptacle in receptacles for kind in kinds)
+    goal = Goal("pick_and_place_simple", "Mug", "Fridge", "put a mug in fridge.")
+    return Game("built-in", receptacles, things, 0, pairs, goal)
+
+
+def play(games: list[CompiledGame], turns: int) -> tuple[float, float]:
+    """CPU seconds of the engine, and of the same loop with nothing but the random choice."""
+    rng = random.Random(0)
+    lists = []
+    begin = time.process_time()
+    for number in range(turns // EPISODE_TURNS):
+        state = HouseholdState(games[number % len(games)])
+        admissible = state.admissible()
+        for _ in range(EPISODE_TURNS):
+            state.play(admissible[int(rng.random() * len(admissible))])
+            admissible = state.admissible()
+            _ = state.progress
+        lists.append(admissible)
+    played = time.process_time() - begin
+    begin = time.process_time()
+    for number in range(turns // EPISODE_TURNS):
+        admissible = lists[number]
+        for _ in range(EPISODE_TURNS):
+            admissible[int(rng.random() * len(admissible))]
+    return played, time.process_time() - begin
+
+
+def main() -> None:
+    """Measure and print one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", type=int, default=40, help="how many official games (default 40)")
+    parser.add_argument("--turns", type=int, default=200_000, help="turns to play (default 200000)")
+    arguments = parser.parse_args()
+    source = OfficialGames.found()
+    read_ms = None
+    if source is None:
+        games = [CompiledGame(built_in_game())]
+    else:
+        files = source.raw_files("valid_seen")[: arguments.games]
+        begin = time.process_time()
+        parsed = [build_game(open_game_file(data, name), name, name) for name, data in files]
+        read_ms = (time.process_time() - begin) / len(files) * 1e3
+        games = [CompiledGame(game) for game in parsed]
+    play(games, EPISODE_TURNS * len(games))
+    played, overhead = play(games, arguments.turns)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    print(
+        json.dumps(
+            {
+                "benchmark": "household_turns",
+                "games": "built-in" if source is None else f"official valid_seen, first {len(games)}",
+                "turns": arguments.turns,
+                "turns_per_cpu_second": round(arguments.turns / played),
+                "microseconds_per_turn": round(played / arguments.turns * 1e6, 2),
+                "of_which_random_choice": round(overhead / arguments.turns * 1e6, 2),
+                "milliseconds_per_game_file": None if read_ms is None else round(read_ms, 2),
+                "python": platform.python_version(),
+                "machine": f"{platform.machine()} {platform.processor()}".strip(),
+                "system": platform.platform(),
+                "commit": commit,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
