@@ -1,7 +1,8 @@
 """GiGPO: group-in-group policy optimisation (arXiv:2505.10978, Eq. 3-8).
 
-Episode term A^E: GRPO over the episodes of a task. Step term A^S: the same comparison between all turns of the group
-that were taken in the same state, by their discounted returns. A = A^E + omega * A^S. States that do not repeat
+Episode term A^E: GRPO over the episodes of a task. Step term A^S: the same comparison between all turns of
+the group that were taken in the same state, by their discounted returns. A = A^E + omega * A^S. States that
+do not repeat
 add nothing: without repeats GiGPO is GRPO.
 """
 
@@ -78,7 +79,8 @@ def gigpo(
             release does (long failures then pull the baseline down).
         penalties: [N] >= 0, for a badly formed response. Subtracted from the row's own episode return
             and own step return after returns are computed: it never reaches earlier turns. With
-            `trajectory` it also leaves the statistics alone, so no other row changes; see `grpo` for its scale.
+            `trajectory` it also leaves the statistics alone, so no other row changes; see `grpo` for its
+            scale.
         lone_raw: see `grpo`.
         epsilon: added to the standard deviation.
 

@@ -20,7 +20,7 @@ EPSILON = 1e-6
 def codes(keys: Sequence[Hashable] | NDArray[np.int64]) -> Int:
     """int64 [N]: keys numbered from 0 in order of first appearance (equal keys, equal number)."""
     numbers: dict[Hashable, int] = {}
-    return np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), dtype=np.int64, count=len(keys))
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
 def finite(name: str, values: ArrayLike) -> Float:
@@ -35,7 +35,7 @@ def finite(name: str, values: ArrayLike) -> Float:
     if not np.isfinite(array).all():
         where = int(np.flatnonzero(~np.isfinite(array))[0])
         raise ValueError(
-            f"{name}[{where}] is {array[where]}: rewards must be finite; leave out episodes without a valid reward"
+            f"{name}[{where}] is {array[where]}: it must be finite; leave out episodes without a valid reward"
         )
     return array
 
@@ -72,7 +72,7 @@ def group_statistics(values: Float, groups: Int, weights: Float | None = None) -
     count = int(groups.max()) + 1 if len(groups) else 0
     members = np.bincount(groups, minlength=count)
     times = np.ones_like(values) if weights is None else weights
-    size = np.bincount(groups, times, count)
+    size = np.bincount(groups, times, count).astype(np.float64)
     mean = np.bincount(groups, times * values, count) / size
     squares = np.bincount(groups, times * (values - mean[groups]) ** 2, count)
     std = np.sqrt(squares / np.maximum(size - 1.0, 1.0)) * (size > 1)

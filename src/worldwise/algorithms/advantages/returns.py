@@ -45,4 +45,4 @@ def total_returns(rewards: ArrayLike, trajectories: Sequence[Hashable] | NDArray
     values = finite("rewards", rewards)
     check_lengths(rewards=values, trajectories=trajectories)
     number = codes(trajectories)
-    return np.bincount(number, values)[number] if len(number) else values
+    return np.bincount(number, values).astype(np.float64)[number]

@@ -1,7 +1,8 @@
 """How token losses become one number: fixed weights per token, known before the first forward pass.
 
-Every aggregation is a weighted sum over the response tokens of the whole optimizer step. The weights are computed
-once over all of them, so the result cannot depend on how the step is cut into micro-batches or ranks.
+Every aggregation is a weighted sum over the response tokens of the whole optimizer step. The weights are
+computed once over all of them, so the result cannot depend on how the step is cut into micro-batches or
+ranks.
 
     token_mean            1 / N                          DAPO, arXiv:2503.14476, Eq. 8
     seq_mean_token_mean   1 / (S * tokens of own unit)   GRPO, arXiv:2402.03300, Eq. 3
@@ -50,10 +51,12 @@ def token_weights(
     if aggregation == "constant":
         if constant_length is None or constant_length < 1:
             raise ValueError(
-                f"constant_length is {constant_length}: aggregation 'constant' needs the length to divide by, >= 1"
+                f"constant_length is {constant_length}: aggregation 'constant' divides by it, give a number >= 1"
             )
         return np.full(len(units), 1.0 / (len(sizes) * constant_length))
-    raise ValueError(f"aggregation is {aggregation!r}: choose token_mean, seq_mean_token_mean, seq_mean_token_sum or constant")
+    raise ValueError(
+        f"aggregation is {aggregation!r}: choose token_mean, seq_mean_token_mean, seq_mean_token_sum or constant"
+    )
 
 
 def aggregate(losses: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

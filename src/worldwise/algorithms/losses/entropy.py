@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 
-def entropies(logits: torch.Tensor) -> torch.Tensor:
-    """[N] nats, of softmax(logits [N, V]); -inf logits (forbidden tokens) count as probability 0."""
-    logprobs = logits.log_softmax(-1)
-    return -(logprobs.exp() * logprobs.masked_fill(logprobs == -torch.inf, 0.0)).sum(-1)
+def entropies(logprobs: torch.Tensor) -> torch.Tensor:
+    """[N] nats: -sum p log p of normalised log-probabilities [N, V]; -inf (a forbidden token) counts as p = 0."""
+    return -(logprobs.exp() * logprobs.clamp_min(torch.finfo(logprobs.dtype).min)).sum(-1)

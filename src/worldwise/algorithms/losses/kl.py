@@ -1,9 +1,9 @@
 """Estimators of KL(pi || reference) from sampled tokens (Schulman, "Approximating KL divergence", 2020).
 
 With d = log pi_ref - log pi of the sampled token: k1 = -d, k2 = d^2 / 2, k3 = exp(d) - 1 - d. k1 and k3 are
-unbiased values. As a loss their gradients differ: that of k1 is zero in expectation, that of k2 is the gradient of
-KL(pi || reference), that of k3 descends the opposite KL (arXiv:2512.21852). `k3_plus` has the value of k3 and the
-gradient of k2. GRPO (arXiv:2402.03300, Eq. 4) uses k3.
+unbiased values. As a loss their gradients differ: that of k1 is zero in expectation, that of k2 is the
+gradient of KL(pi || reference), that of k3 descends the opposite KL (arXiv:2512.21852). `k3_plus` has the
+value of k3 and the gradient of k2. GRPO (arXiv:2402.03300, Eq. 4) uses k3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The clipped policy-gradient surrogate (PPO, arXiv:1707.06347, Eq. 7) and its relatives.
 
-All functions take one-dimensional tensors over the response tokens of some rows and return one loss per token.
+All functions take one-dimensional tensors over the response tokens of some rows and return one loss per
+token.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def clipped_surrogate(
 ) -> PolicyLoss:
     """-min(r A, clip(r, 1 - low, 1 + high) A), with r = exp(logprobs - old_logprobs).
 
-    With `clip_high > clip_low` this is DAPO's clip-higher (arXiv:2503.14476, Eq. 10). `dual_clip` c > 1 bounds
-    the loss by -c A where A < 0 (arXiv:1912.09729, Eq. 5).
+    With `clip_high > clip_low` this is DAPO's clip-higher (arXiv:2503.14476, Eq. 10). `dual_clip` c > 1
+    bounds the loss by -c A where A < 0 (arXiv:1912.09729, Eq. 5).
 
     With `units` the ratio is that of the whole unit, length-normalised, with the gradient of each token's own
     log-probability (GSPO-token, arXiv:2507.18071, Eq. 13-15); for equal advantages within a unit

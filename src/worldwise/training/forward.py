@@ -1,0 +1,109 @@
+"""Log-probabilities and entropies of chosen tokens; the LM head runs only where they are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from worldwise.algorithms.losses.entropy import entropies
+from worldwise.training.batching import MicroBatch, Restriction
+
+LINEAR_HEADS = frozenset({"llama", "qwen2", "qwen3", "mistral", "smollm3"})
+"""Model types whose logits are the output embedding applied to the last hidden state, and nothing more."""
+
+Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+LOGIT_CHUNK = 2**25
+"""Most logits held at once (128 MiB in float32); more are recomputed chunk by chunk in the backward pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Per scored token.
+
+    Attributes:
+        logprobs: float32 [N], nats, differentiable.
+        entropies: float32 [N], nats.
+        hits: bool [N], the token was the most probable one.
+    """
+
+    logprobs: torch.Tensor
+    entropies: torch.Tensor
+    hits: torch.Tensor
+
+
+def score_tokens(model: PreTrainedModel, batch: MicroBatch, *, entropy_gradient: bool = False) -> Scores:
+    """Score the chosen tokens of a micro-batch.
+
+    The body of the model runs under whatever autocast the caller has set; the LM head and the softmax always
+    run in float32 (bfloat16 logits would be wrong by hundredths of a nat).
+
+    Args:
+        model: a causal language model of transformers.
+        batch: the micro-batch, on the model's device.
+        entropy_gradient: let gradients flow through the entropies.
+
+    Returns:
+        Scores under the distribution the tokens were sampled from: logits / temperature, restricted to the
+        allowed ids where the micro-batch says so.
+    """
+    attention = batch.attention
+    if attention is not None and model.config._attn_implementation == "eager":
+        lowest = torch.finfo(model.dtype).min
+        attention = torch.zeros_like(attention, dtype=model.dtype).masked_fill(~attention, lowest)
+    inputs = {"input_ids": batch.input_ids, "position_ids": batch.position_ids, "attention_mask": attention}
+    if model.config.model_type not in LINEAR_HEADS:
+        logits = model(**inputs, use_cache=False).logits.flatten(0, 1)[batch.where]
+        return Scores(*_score_logits(logits, batch.targets, batch.temperatures, batch.restriction, entropy_gradient))
+    hidden = model.base_model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)[batch.where]
+    head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    size = max(1, LOGIT_CHUNK // int(head.weight.shape[0]))
+
+    def score(part: torch.Tensor, start: int) -> Triple:
+        stop = start + len(part)
+        restriction = None if batch.restriction is None else batch.restriction.part(start, stop)
+        with torch.autocast(part.device.type, enabled=False):
+            logits = head(part.to(head.weight.dtype))
+        return _score_logits(
+            logits, batch.targets[start:stop], batch.temperatures[start:stop], restriction, entropy_gradient
+        )
+
+    if len(hidden) <= size:
+        return Scores(*score(hidden, 0))
+    parts = [
+        checkpoint(score, hidden[start : start + size], start, use_reentrant=False)
+        for start in range(0, len(hidden), size)
+    ]
+    return Scores(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _score_logits(
+    logits: torch.Tensor,
+    targets: torch.Tensor,
+    temperatures: torch.Tensor,
+    restriction: Restriction | None,
+    entropy_gradient: bool,
+) -> Triple:
+    scaled = logits.float() / temperatures[:, None]
+    if restriction is None:
+        return _pick(scaled, targets, entropy_gradient)
+    narrow = scaled[restriction.which].gather(1, restriction.ids).masked_fill(~restriction.valid, -torch.inf)
+    picked = _pick(narrow, restriction.targets, entropy_gradient)
+    if len(restriction.which) == len(targets):
+        return picked
+    free = torch.ones(len(targets), dtype=torch.bool, device=targets.device)
+    free[restriction.which] = False
+    order = torch.cat([restriction.which, free.nonzero()[:, 0]]).argsort()
+    rest = _pick(scaled[free], targets[free], entropy_gradient)
+    logprobs, entropy, hits = (torch.cat(pair)[order] for pair in zip(picked, rest, strict=True))
+    return logprobs, entropy, hits
+
+
+def _pick(logits: torch.Tensor, targets: torch.Tensor, entropy_gradient: bool) -> Triple:
+    logprobs = logits.log_softmax(-1)
+    chosen = logprobs.gather(1, targets[:, None])[:, 0]
+    spread = entropies(logprobs if entropy_gradient else logprobs.detach())
+    return chosen, spread, chosen.detach() >= logprobs.detach().amax(-1)

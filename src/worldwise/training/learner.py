@@ -1,0 +1,384 @@
+"""The learner: training sequences in, changed weights and metrics out."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from worldwise.algorithms.losses.aggregation import aggregate
+from worldwise.algorithms.losses.kl import kl_tokens
+from worldwise.algorithms.losses.policy import LOG_RATIO_LIMIT, clipped_surrogate
+from worldwise.episodes.sequences import TrainingSequence
+from worldwise.training.batching import MicroBatch, Row, make_row, micro_batches
+from worldwise.training.config import LearnerConfig
+from worldwise.training.errors import LearnerError
+from worldwise.training.forward import score_tokens
+from worldwise.training.metrics import Means
+from worldwise.training.minibatch import PolicyBatch, concatenate, policy_batch, responses, role_weights, split_by_group
+from worldwise.training.schedule import learning_rate_factor
+
+__all__ = ["Learner", "LearnerConfig", "LearnerError"]
+
+
+class Learner:
+    """Owns the optimizer of a model and changes the model in place.
+
+    The model stays in evaluation mode (no dropout), so that its log-probabilities are those of the sampler.
+    Its parameters must be float32; `precision="bf16"` computes in bfloat16 all the same.
+
+    Attributes:
+        model: the model being trained.
+        reference: the frozen model of the KL term, or None.
+        steps: optimizer steps planned so far (the position in the schedule).
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        config: LearnerConfig,
+        total_steps: int,
+        reference: PreTrainedModel | None = None,
+    ) -> None:
+        """Prepare the optimizer.
+
+        Args:
+            model: a causal language model with float32 parameters.
+            config: the settings.
+            total_steps: optimizer steps planned over the whole run (for the schedule), >= 1.
+            reference: the model that the KL term holds on to. None copies `model` as it is now where
+                `kl_coefficient` > 0; with a coefficient of 0 no reference is kept.
+
+        Raises:
+            LearnerError: parameters in half precision, or `total_steps` < 1.
+        """
+        if total_steps < 1:
+            raise LearnerError(f"total_steps is {total_steps}: give the planned optimizer steps, >= 1")
+        narrow = {str(p.dtype) for p in model.parameters() if p.requires_grad and p.dtype != torch.float32}
+        if narrow:
+            raise LearnerError(
+                f"the model has trainable parameters in {sorted(narrow)}: load it with dtype float32 "
+                "(precision='bf16' computes in bfloat16 and keeps the float32 weights that small steps need)"
+            )
+        self.model = model
+        self.model.eval()  # type: ignore[no-untyped-call]
+        self.config = config
+        self.total_steps = total_steps
+        self.steps = 0
+        self.reference = None
+        if config.kl_coefficient > 0.0:
+            self.reference = copy.deepcopy(model) if reference is None else reference
+            self.reference.eval().requires_grad_(False)  # type: ignore[no-untyped-call]
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.AdamW(
+            [
+                {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
+                {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+            ],
+            lr=config.learning_rate,
+            betas=config.betas,
+            eps=config.epsilon,
+        )
+
+    def update(self, sequences: Sequence[TrainingSequence]) -> dict[str, float]:
+        """One iteration of policy training on collected sequences.
+
+        Args:
+            sequences: rows with behaviour log-probabilities and advantages on their response tokens.
+
+        Returns:
+            Metrics, means over the response tokens of all optimizer steps unless said otherwise:
+            `policy_loss` and, where used, `kl_loss`, `entropy_loss` (as summed into the loss, mean over
+            steps); `kl_old` (k3 of the ratio: KL(old || new)), `kl_reference`, `clip_fraction`,
+            `dual_clip_fraction`, `entropy`, `ratio_mean`, `ratio_max`, `advantage_mean_abs`; `grad_norm`
+            (before clipping, mean over steps), `grad_norm_max`; `learning_rate` (of the last step);
+            `optimizer_steps`, `response_tokens`, `input_tokens`, `sequences`, `skipped_sequences` (counts);
+            `pad_ratio` (share of padding in what went through the model).
+            With `skip_zero_advantage` the means are over the rows that went through the model.
+
+        Raises:
+            LearnerError: no response tokens at all, a temperature of 0, or a loss or gradient that is not
+                finite.
+        """
+        if not sequences:
+            raise LearnerError("update was given no sequences: collect episodes with a valid reward first")
+        parts = split_by_group(sequences, self.config.updates)
+        batches = [policy_batch(part, self.config, self._device) for part in parts]
+        means = Means()
+        with self._threads():
+            if self.config.old_logprobs == "learner":
+                # The first step starts from these very weights: its old log-probabilities are its own.
+                later = [replace(batch, old_logprobs=self._score(batch.rows)) for batch in batches[1:]]
+                batches = [replace(batches[0], old_logprobs=None), *later]
+            for batch in batches:
+                self._policy_step(batch, means)
+        return _report(means)
+
+    def supervised_update(
+        self,
+        sequences: Sequence[TrainingSequence],
+        *,
+        weights: Sequence[NDArray[np.float32]] | None = None,
+        observation_weight: float = 0.0,
+    ) -> dict[str, float]:
+        """One optimizer step of weighted cross-entropy (temperature and restrictions do not matter here).
+
+        loss = sum(w * -log p) / sum(w) over all tokens with w > 0.
+
+        Args:
+            sequences: the mini-batch; the caller cuts the data.
+            weights: float32 [T] >= 0 per sequence, weight of each token; None = 1 on RESPONSE tokens,
+                `observation_weight` on OBSERVATION tokens (a first token, which nothing precedes, is left
+                out).
+            observation_weight: >= 0, used only without `weights`.
+
+        Returns:
+            `loss`, `token_accuracy` (the most probable token was right), `entropy` (means over tokens with
+            w > 0), and the counts and gradient metrics of `update`.
+
+        Raises:
+            LearnerError: no token has a weight, or a loss or gradient is not finite.
+        """
+        given = weights if weights is not None else [role_weights(s, observation_weight) for s in sequences]
+        if len(given) != len(sequences):
+            raise LearnerError(f"weights has {len(given)} arrays for {len(sequences)} sequences: give one each")
+        rows = [make_row(s, np.flatnonzero(w > 0), sampled=False) for s, w in zip(sequences, given, strict=True)]
+        flat = concatenate(w[row.scored] for row, w in zip(rows, given, strict=True))
+        if len(flat) == 0:
+            raise LearnerError("no token has a weight > 0: mark RESPONSE tokens, or give weights")
+        share = self._tensor(flat / flat.sum(dtype=np.float64))
+        means = Means()
+        means.count("sequences", len(sequences))
+        with self._threads():
+            loss = 0.0
+            for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
+                with self._autocast():
+                    scores = score_tokens(self.model, micro)
+                part = aggregate(-scores.logprobs, share[micro.places])
+                part.backward()  # type: ignore[no-untyped-call]
+                loss += float(part.detach())
+                means.add("entropy", scores.entropies)
+                means.add("token_accuracy", scores.hits)
+                _count(means, micro)
+            means.add("loss", loss)
+            self._step(loss, means)
+        return _report(means)
+
+    @torch.no_grad()
+    def log_probs(self, sequences: Sequence[TrainingSequence]) -> list[NDArray[np.float32]]:
+        """The model's log-probabilities of the response tokens, under the distribution they were sampled
+        from.
+
+        Returns:
+            float32 [T] per sequence, nats, 0 on other tokens; computed in `precision`.
+
+        Raises:
+            LearnerError: a temperature of 0, or malformed branches.
+        """
+        rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
+        with self._threads():
+            flat = self._score(rows).cpu().numpy()
+        results, start = [], 0
+        for row in rows:
+            values = np.zeros(len(row.sequence), dtype=np.float32)
+            values[row.scored] = flat[start : start + len(row.scored)]
+            start += len(row.scored)
+            results.append(values)
+        return results
+
+    @torch.no_grad()
+    def check_sampler_gap(self, sequences: Sequence[TrainingSequence], limit: float = 1e-5) -> float:
+        """Compare recorded behaviour log-probabilities with the learner's own, before the first step on them.
+
+        Always computed in float32, so that a wrong mask, position, temperature or restriction shows whatever
+        the training precision is.
+
+        Args:
+            sequences: rows sampled with the present weights.
+            limit: largest difference allowed, nats per token. 1e-5 is right for float32 samplers; bfloat16
+                samplers differ by up to 0.3 (give `math.inf` to only measure).
+
+        Returns:
+            The largest absolute difference over the response tokens, nats; 0 without any.
+
+        Raises:
+            LearnerError: the difference is above `limit`, or not a number.
+        """
+        rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
+        recorded = concatenate(row.sequence.logprobs[row.scored] for row in rows)
+        if len(recorded) == 0:
+            return 0.0
+        with self._threads():
+            gaps = np.abs(self._score(rows, precise=True).cpu().numpy() - recorded)
+        gap = float(gaps.max())
+        if not gap <= limit:
+            names = [row.sequence.sequence_id for row in rows for _ in row.scored]
+            worst = int(np.argmax(np.where(np.isnan(gaps), np.inf, gaps)))
+            raise LearnerError(
+                f"sampler and learner disagree by {gap:.3g} nats a token (limit {limit:g}), most in sequence "
+                f"{names[worst]}: check that they share weights, precision, temperature and allowed ids, and that "
+                "top_p = 1 and min_p = 0; for a bfloat16 sampler raise the limit and set old_logprobs='learner'"
+            )
+        return gap
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs besides the model's weights: optimizer state and step counter.
+
+        Tensors and plain values only, so `torch.load(..., weights_only=True)` reads it back. The reference
+        model is
+        not in it: give the resumed learner the same one.
+        """
+        return {"optimizer": self._optimizer.state_dict(), "steps": self.steps, "total_steps": self.total_steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()` of a learner with the same model and configuration.
+
+        Raises:
+            LearnerError: it was made for another number of planned steps (the schedule would jump).
+        """
+        if state["total_steps"] != self.total_steps:
+            raise LearnerError(
+                f"the stored state plans {state['total_steps']} optimizer steps, this learner {self.total_steps}: "
+                "resume with the same settings"
+            )
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.steps = int(state["steps"])
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the next optimizer step."""
+        config = self.config
+        return config.learning_rate * learning_rate_factor(
+            self.steps,
+            self.total_steps,
+            schedule=config.schedule,
+            warmup_steps=config.warmup_steps,
+            final_share=config.final_share,
+        )
+
+    @property
+    def _device(self) -> torch.device:
+        return torch.device(self.model.device)
+
+    def _tensor(self, values: NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(values.astype(np.float32)).to(self._device)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self._device.type, torch.bfloat16, enabled=self.config.precision == "bf16")
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.config.threads or before)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    def _policy_step(self, batch: PolicyBatch, means: Means) -> None:
+        means.count("sequences", batch.sequences)
+        means.count("skipped_sequences", batch.sequences - len(batch.rows))
+        losses = {"policy_loss": 0.0}
+        for micro in micro_batches(batch.rows, self.config.micro_batch_tokens, self._device):
+            parts = self._policy_losses(batch, micro, means)
+            total = torch.stack(list(parts.values())).sum()
+            total.backward()  # type: ignore[no-untyped-call]
+            for name, part in parts.items():
+                losses[name] = losses.get(name, 0.0) + float(part.detach())
+            _count(means, micro)
+        for name, loss in losses.items():
+            means.add(name, loss)
+        self._step(sum(losses.values()), means, idle=not batch.rows)
+
+    def _policy_losses(self, batch: PolicyBatch, micro: MicroBatch, means: Means) -> dict[str, torch.Tensor]:
+        config = self.config
+        with self._autocast():
+            scores = score_tokens(self.model, micro, entropy_gradient=config.entropy_coefficient > 0.0)
+        weights, advantages = batch.weights[micro.places], batch.advantages[micro.places]
+        current = scores.logprobs.detach()
+        old = current if batch.old_logprobs is None else batch.old_logprobs[micro.places]
+        units = None
+        if batch.units is not None:
+            _, here = np.unique(batch.units[micro.places], return_inverse=True)
+            units = torch.from_numpy(here).to(self._device)
+        policy = clipped_surrogate(
+            scores.logprobs,
+            old,
+            advantages,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            dual_clip=config.dual_clip,
+            units=units,
+        )
+        parts = {"policy_loss": aggregate(policy.losses, weights)}
+        if config.kl_coefficient > 0.0 and self.reference is not None:
+            with torch.no_grad(), self._autocast():
+                reference = score_tokens(self.reference, micro).logprobs
+            kl = kl_tokens(scores.logprobs, reference, config.kl_estimator)
+            parts["kl_loss"] = config.kl_coefficient * aggregate(kl, weights)
+            means.add("kl_reference", kl_tokens(current, reference, "k3"))
+        if config.entropy_coefficient > 0.0:
+            parts["entropy_loss"] = -config.entropy_coefficient * aggregate(scores.entropies, weights)
+        token_ratios = (current - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+        means.add("kl_old", kl_tokens(old, current, "k3"))
+        means.add("ratio_mean", token_ratios)
+        means.most("ratio_max", token_ratios.max())
+        means.add("clip_fraction", policy.clipped)
+        means.add("dual_clip_fraction", policy.dual_clipped)
+        means.add("entropy", scores.entropies)
+        means.add("advantage_size", advantages.abs())
+        return parts
+
+    @torch.no_grad()
+    def _score(self, rows: Sequence[Row], *, precise: bool = False) -> torch.Tensor:
+        """float32 [N]: log-probabilities of the scored tokens of all rows, in their order."""
+        flat = torch.zeros(sum(len(row.scored) for row in rows), device=self._device)
+        for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
+            with nullcontext() if precise else self._autocast():
+                scores = score_tokens(self.model, micro)
+            flat[torch.from_numpy(micro.places).to(self._device)] = scores.logprobs
+        return flat
+
+    def _step(self, loss: float, means: Means, *, idle: bool = False) -> None:
+        """Step on the gradients at hand; `idle` (there was nothing to train on) moves only the schedule."""
+        rate = self.learning_rate
+        means.most("learning_rate", rate)
+        self.steps += 1
+        if idle:
+            return
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip or math.inf))
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._optimizer.zero_grad()
+            raise LearnerError(
+                f"optimizer step {self.steps - 1}: loss {loss:g} and gradient norm {norm:g} must be finite; "
+                "lower learning_rate, or check the advantages that came in (the model is unchanged)"
+            )
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        means.add("grad_norm", norm)
+        means.most("grad_norm_max", norm)
+        means.count("optimizer_steps", 1)
+
+
+def _report(means: Means) -> dict[str, float]:
+    metrics = means.result()
+    padded = metrics.pop("padded_tokens", 0.0)
+    metrics["pad_ratio"] = 1.0 - metrics["input_tokens"] / padded if padded else 0.0
+    return metrics
+
+
+def _count(means: Means, micro: MicroBatch) -> None:
+    means.count("response_tokens", len(micro.places))
+    means.count("input_tokens", micro.tokens)
+    means.count("padded_tokens", micro.input_ids.numel())

@@ -1,0 +1,41 @@
+"""Sums that become means: metrics over tokens, whatever the micro-batches were."""
+
+from __future__ import annotations
+
+import torch
+
+
+class Means:
+    """Collects values under names; a mean weighs every value added alike.
+
+    Sums stay on the device in float64 until `result`, so collecting does not wait for the device.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, torch.Tensor | float] = {}
+        self._counts: dict[str, int] = {}
+        self._most: dict[str, torch.Tensor | float] = {}
+        self._totals: dict[str, float] = {}
+
+    def add(self, name: str, values: torch.Tensor | float) -> None:
+        """Values (a tensor of any shape, or a number) of a metric that is reported as their mean."""
+        size = values.numel() if isinstance(values, torch.Tensor) else 1
+        total = values.detach().double().sum() if isinstance(values, torch.Tensor) else values
+        self._sums[name] = self._sums.get(name, 0.0) + total
+        self._counts[name] = self._counts.get(name, 0) + size
+
+    def most(self, name: str, value: torch.Tensor | float) -> None:
+        """A value of a metric that is reported as the largest one seen."""
+        before = self._most.get(name)
+        value = value.detach() if isinstance(value, torch.Tensor) else value
+        self._most[name] = value if before is None or float(value) > float(before) else before
+
+    def count(self, name: str, amount: float) -> None:
+        """An amount of a metric that is reported as a sum."""
+        self._totals[name] = self._totals.get(name, 0.0) + amount
+
+    def result(self) -> dict[str, float]:
+        """All metrics by name."""
+        means = {name: float(total) / max(1, self._counts[name]) for name, total in self._sums.items()}
+        most = {name: float(value) for name, value in self._most.items()}
+        return {**means, **most, **self._totals}
