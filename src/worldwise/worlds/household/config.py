@@ -34,13 +34,13 @@ class HouseholdConfig(FrozenConfig):
 
     Attributes:
         source: `generated` makes games from the room tables, `official` reads ALFWorld's.
-        data: folder that holds the official games; None takes it from WORLDWISE_DATA.
+        data: folder that holds the official games; None takes `alfworld` in WORLDWISE_DATA.
         max_turns: turn limit of an episode (ALFWorld's own is 50).
         accept_put_form: also take "put mug 1 in/on desk 2", as ALFWorld before 0.4.0 had it.
         success_reward: reward of the action that solves the task; all others give 0.
-        seed: start of every random choice of the generator.
-        rooms: kinds of rooms to make.
-        task_types: types of tasks to make, in equal shares.
+        seed: start of every random choice of the generator, and of the order of official games.
+        task_types: types of tasks to play; generated in equal shares.
+        rooms: kinds of rooms to make. From here on the settings are the generator's.
         receptacles_min, receptacles_max: number of places in a room. A kind of room keeps its own
             largest size (kitchen 30, bedroom 20, living room 18, bathroom 14) as a further limit,
             and no room is smaller than half of the larger limit.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
+from worldwise.config import derive_seed
 from worldwise.worlds.contract import Task, WorldError, WorldFamily
 from worldwise.worlds.household.config import HouseholdConfig
 from worldwise.worlds.household.engine import CompiledGames, HouseholdWorld
 from worldwise.worlds.household.game import Game
 from worldwise.worlds.household.generator import SPLITS, generate_game, split_size, task_type_of
+from worldwise.worlds.household.official import OfficialGames
 from worldwise.worlds.household.policies import RandomPolicy, SearchingOracle
 
 TRANSITION_KINDS: tuple[str, ...] = (
@@ -47,11 +49,44 @@ _KIND_OF_VERB = {
 _TASK_MARK = "Your task is to: "
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedLoader:
-    """Makes the game of a task again from its payload (`index`); picklable."""
+class Games(Protocol):
+    """Where games come from: their tasks, and the game of a task. Picklable."""
 
-    config: HouseholdConfig
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that are there."""
+        ...
+
+    def tasks(self, split: str, count: int | None = None) -> Sequence[Task]:
+        """The first `count` tasks of a split, or all."""
+        ...
+
+    def __call__(self, task: Task) -> Game:
+        """The game of a task."""
+        ...
+
+
+class GeneratedGames:
+    """Games made from the room tables; the payload of a task is its `index` in the split."""
+
+    def __init__(self, config: HouseholdConfig) -> None:
+        self._config = config
+        self.splits = SPLITS
+
+    def tasks(self, split: str, count: int | None = None) -> Sequence[Task]:
+        """Tasks in their fixed order, task types in equal shares."""
+        size = split_size(self._config, split)
+        number = size if count is None else count
+        if not 0 <= number <= size:
+            raise WorldError(
+                f"count={count} is outside of 0..{size}, the games of {split}: "
+                f"raise {split}_games or ask for fewer"
+            )
+        kinds = (task_type_of(self._config, split, index) for index in range(number))
+        return [
+            Task(f"generated/{split}/{index}", kind, split, {"index": index})
+            for index, kind in enumerate(kinds)
+        ]
 
     def __call__(self, task: Task) -> Game:
         index = task.payload.get("index")
@@ -59,43 +94,62 @@ class GeneratedLoader:
             raise WorldError(
                 f"task {task.task_id!r} has index={index!r} in its payload: it is not a generated game"
             )
-        return generate_game(self.config, task.split, index)
+        return generate_game(self._config, task.split, index)
+
+
+class ShuffledOfficialGames:
+    """ALFWorld's games of the wanted task types, in an order that the seed gives.
+
+    The official order goes by path, so its first games would all be of one type.
+    """
+
+    def __init__(self, config: HouseholdConfig) -> None:
+        self._config = config
+        self._games = OfficialGames(config.data)
+        self.splits = self._games.splits
+
+    def tasks(self, split: str, count: int | None = None) -> Sequence[Task]:
+        """Tasks in their fixed order: that of a hash of seed and task id."""
+        kinds = set(self._config.task_types)
+        found = [task for task in self._games.tasks(split) if task.task_type in kinds]
+        if count is not None and not 0 <= count <= len(found):
+            raise WorldError(
+                f"count={count} is outside of 0..{len(found)}, the official games of {split} with "
+                f"task_types={self._config.task_types!r}: ask for fewer"
+            )
+        return sorted(found, key=lambda task: derive_seed(self._config.seed, "order", task.task_id))[:count]
+
+    def __call__(self, task: Task) -> Game:
+        return self._games(task)
 
 
 class HouseholdFamily(WorldFamily):
-    """Generated household games.
+    """Household games, generated or official.
 
     Args:
         config: which games, by which rules.
+
+    Raises:
+        WorldError: the official games are asked for and not there.
     """
 
     name = "household"
-    splits = SPLITS
 
     def __init__(self, config: HouseholdConfig) -> None:
         self.config = config
         self.max_turns = config.max_turns
         self.max_return = config.success_reward
-        self._games = CompiledGames(GeneratedLoader(config))
+        official = config.source == "official"
+        self._games: Games = ShuffledOfficialGames(config) if official else GeneratedGames(config)
+        self.splits = self._games.splits
+        self._compiled = CompiledGames(self._games)
 
     def tasks(self, split: str, count: int | None = None) -> Sequence[Task]:
-        """The games of a split in their fixed order, task types in equal shares."""
-        size = split_size(self.config, split)
-        number = size if count is None else count
-        if not 0 <= number <= size:
-            raise WorldError(
-                f"count={count} is outside of 0..{size} for {split}: raise {split}_games or ask for fewer"
-            )
-        return [
-            Task(
-                f"household/{split}/{index}", task_type_of(self.config, split, index), split, {"index": index}
-            )
-            for index in range(number)
-        ]
+        return self._games.tasks(split, count)
 
     def new(self) -> HouseholdWorld:
         return HouseholdWorld(
-            self._games,
+            self._compiled,
             max_turns=self.config.max_turns,
             success_reward=self.config.success_reward,
             accept_put_form=self.config.accept_put_form,

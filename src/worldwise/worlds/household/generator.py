@@ -1,8 +1,8 @@
 """New household games from the room tables: a pure function of (config, split, index).
 
 Splits never share a game. valid_unseen plays in rooms whose inventories occur nowhere else (see
-`layouts`); train and valid_seen share rooms but not games, since a hash of a game's content says
-which of the two may have it.
+`layouts`); train and valid_seen share rooms but not games, since a hash of task, room and where the
+goal's objects lie says which of the two may have a game.
 """
 
 from __future__ import annotations
@@ -98,14 +98,12 @@ def generate_game(config: HouseholdConfig, split: str, index: int) -> Game:
     """
     size = split_size(config, split)
     if not 0 <= index < size:
-        raise WorldError(
-            f"index={index} is outside of {split} (0..{size - 1}): raise {split}_games or lower the index"
-        )
+        raise WorldError(f"index={index} is outside of {split} (0..{size - 1}): raise {split}_games or lower the index")
     task_type = task_type_of(config, split, index)
     rng = random.Random(derive_seed(config.seed, "game", split, index))
     for _ in range(_MOST_TRIES):
         sketch = _draw_sketch(rng, config, split, task_type)
-        if sketch is not None and _belongs(sketch, split):
+        if sketch is not None:
             return _finish(rng, sketch, f"generated/{split}/{index}")
     raise WorldError(
         f"no {task_type} game can be made for {split} with rooms={config.rooms!r}, "
@@ -121,12 +119,16 @@ def content_key(game: Game) -> str:
     return f"{goal}|{places}|{things}"
 
 
-def _belongs(sketch: _Sketch, split: str) -> bool:
+def _belongs(split: str, goal: tuple[str, str, str], layout: Layout, lying: list[tuple[str, int]]) -> bool:
+    """Whether a game may be in a split, by the hash of its task, room and where the goal's objects lie.
+
+    Distractors do not count: a game of valid_seen is never one of train with other things about.
+    """
     if split == "valid_unseen":
         return True
-    lying = sorted(f"{thing}>{sketch.layout[place].name}" for thing, place in sketch.lying)
-    key = derive_seed("game", sketch.task_type, sketch.object_type, sketch.target_type, *lying)
-    return (key % SEEN_ONE_IN == 0) == (split == "valid_seen")
+    places = (place.name for place in layout)
+    found = sorted(f"{thing}>{layout[place].name}" for thing, place in lying)
+    return (derive_seed("game", *goal, *places, *found) % SEEN_ONE_IN == 0) == (split == "valid_seen")
 
 
 def _draw_sketch(rng: random.Random, config: HouseholdConfig, split: str, task_type: str) -> _Sketch | None:
@@ -143,7 +145,7 @@ def _draw_sketch(rng: random.Random, config: HouseholdConfig, split: str, task_t
         return None
     object_type, target_type = goal
     lying = _lay_goal_objects(rng, config, task_type, object_type, target_type, by_type)
-    if lying is None:
+    if lying is None or not _belongs(split, (task_type, object_type, target_type), layout, lying):
         return None
     taken = Counter({object_type: config.copies_max})
     if task_type == "look_at_obj_in_light":
@@ -152,9 +154,7 @@ def _draw_sketch(rng: random.Random, config: HouseholdConfig, split: str, task_t
     return _Sketch(task_type, object_type, target_type, layout, tuple(lying))
 
 
-def _draw_goal(
-    rng: random.Random, task_type: str, room: str, by_type: dict[str, list[int]]
-) -> tuple[str, str] | None:
+def _draw_goal(rng: random.Random, task_type: str, room: str, by_type: dict[str, list[int]]) -> tuple[str, str] | None:
     """Object and target type, or None where the drawn object has no allowed target in this room."""
     verb = STATE_OF_TASK.get(task_type)
     objects = [kind for kind in ROOMS[room].objects if kind not in FIXED]
@@ -219,9 +219,7 @@ def _lay_distractors(
     return lying
 
 
-def _draw_place(
-    rng: random.Random, object_type: str, by_type: dict[str, list[int]], forbidden: str
-) -> int | None:
+def _draw_place(rng: random.Random, object_type: str, by_type: dict[str, list[int]], forbidden: str) -> int | None:
     """Index of a place where such an object may lie, drawn by the tables; None where there is none."""
     usual = PLACES[object_type]
     kinds = [kind for kind in by_type if kind in usual and kind != forbidden]
