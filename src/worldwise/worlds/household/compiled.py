@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from worldwise.worlds.contract import WorldError
 from worldwise.worlds.household.game import TASK_TYPES, Game
@@ -21,6 +23,18 @@ STATE_APPLIANCES: dict[str, frozenset[str]] = {
 KNIVES = frozenset({"Knife", "ButterKnife"})
 
 
+class Menu(NamedTuple):
+    """The sorted admissible commands of a situation; shared, so do not change the list.
+
+    Attributes:
+        commands: all but the `slice` commands.
+        slices_at: index at which those would stand.
+    """
+
+    commands: list[str]
+    slices_at: int
+
+
 class CompiledGame:
     """Index tables and memos of one game, shared by all the episodes that play it.
 
@@ -32,7 +46,7 @@ class CompiledGame:
     """
 
     __slots__ = (
-        "_offers",
+        "_going",
         "_shelves",
         "appliances",
         "can_contain",
@@ -49,6 +63,7 @@ class CompiledGame:
         "knives",
         "lamps",
         "looks",
+        "menus",
         "openable",
         "pickupable",
         "places",
@@ -102,7 +117,8 @@ class CompiledGame:
         self.holds_text = tuple(indefinite(thing.holds) if thing.vessel else None for thing in things)
         self.contents = self._first_contents()
         self._compile_goal()
-        self._offers: dict[tuple[int, int, int], list[str]] = {}
+        self.menus: dict[tuple[object, ...], Menu] = {}
+        self._going: dict[int, list[str]] = {}
         self._shelves: dict[tuple[int, tuple[int, ...]], tuple[str, list[str], list[str]]] = {}
 
     def _first_contents(self) -> tuple[tuple[int, ...], ...]:
@@ -137,46 +153,59 @@ class CompiledGame:
     def __reduce__(self) -> tuple[type[CompiledGame], tuple[Game]]:
         return CompiledGame, (self.game,)
 
-    def offers(self, location: int, opened: int, held: int) -> list[str]:
-        """The admissible commands that sort before "slice", in order; do not change the list.
+    def menu(self, location: int, opened: int, held: int, contents: Sequence[tuple[int, ...]]) -> Menu:
+        """The admissible commands at a location without the `slice` commands.
 
         Args:
             location: where the agent stands.
             opened: mask of the open receptacles among those at the location.
             held: index of the held thing, -1 for none.
+            contents: what is in each receptacle of the location.
         """
-        key = (location, opened, held)
-        found = self._offers.get(key)
+        key = (location, opened, held, *contents)
+        found = self.menus.get(key)
         if found is None:
-            found = self._list_offers(location, opened, held)
-            if len(self._offers) >= _MEMO_LIMIT:
-                self._offers.clear()
-            self._offers[key] = found
+            if len(self.menus) >= _MEMO_LIMIT:
+                self.menus.clear()
+            found = self.menus[key] = self._make_menu(location, opened, held, contents)
         return found
 
-    def _list_offers(self, location: int, opened: int, held: int) -> list[str]:
-        commands = ["help", "inventory", "look"]
+    def _make_menu(self, location: int, opened: int, held: int, contents: Sequence[tuple[int, ...]]) -> Menu:
         here = self.here.get(location, ())
-        for index, name in enumerate(self.receptacle_names):
-            if index not in here:
-                commands.append(f"go to {name}")
-                continue
-            commands.append(f"examine {name}")
+        thing = self.thing_names[held] if held >= 0 else ""
+        changes: dict[str, list[str]] = {"clean": [], "cool": [], "heat": []}
+        examines = [f"examine {thing}"] if thing else []
+        closes: list[str] = []
+        opens: list[str] = []
+        moves: list[str] = []
+        takes: list[str] = []
+        uses: set[str] = set()
+        for index, inside in zip(here, contents, strict=True):
+            name = self.receptacle_names[index]
+            is_open = bool(opened >> index & 1)
+            examines.append(f"examine {name}")
             if self.openable[index]:
-                commands.append(f"close {name}" if opened >> index & 1 else f"open {name}")
-        if held >= 0:
-            thing = self.thing_names[held]
-            commands.append(f"examine {thing}")
-            kind = self.game.things[held].type
-            for index in here:
-                name = self.receptacle_names[index]
-                for verb, appliances in self.appliances.items():
-                    if index in appliances and held in self.capable[verb]:
-                        commands.append(f"{verb} {thing} with {name}")
-                reachable = not self.openable[index] or opened >> index & 1
-                if reachable and (self.game.receptacles[index].type, kind) in self.can_contain:
-                    commands.append(f"move {thing} to {name}")
-        return sorted(commands)
+                (closes if is_open else opens).append(f"close {name}" if is_open else f"open {name}")
+            _, more_takes, more_uses = self.shelf(index, inside)
+            uses.update(more_uses)
+            reachable = is_open or not self.openable[index]
+            if held < 0:
+                takes += more_takes if reachable else []
+                continue
+            for verb, commands in changes.items():
+                if index in self.appliances[verb] and held in self.capable[verb]:
+                    commands.append(f"{verb} {thing} with {name}")
+            kinds = (self.game.receptacles[index].type, self.game.things[held].type)
+            if reachable and kinds in self.can_contain:
+                moves.append(f"move {thing} to {name}")
+        first = sorted([*changes["clean"], *closes, *changes["cool"], *examines])
+        middle = [*sorted(changes["heat"]), "help", "inventory", "look", *sorted(moves), *sorted(opens)]
+        going = self._going.get(location)
+        if going is None:
+            away = [name for index, name in enumerate(self.receptacle_names) if index not in here]
+            going = self._going[location] = sorted(f"go to {name}" for name in away)
+        commands = [*first, *going, *middle, *sorted(takes)]
+        return Menu([*commands, *sorted(uses)], len(commands))
 
     def shelf(self, receptacle: int, contents: tuple[int, ...]) -> tuple[str, list[str], list[str]]:
         """What a receptacle with these contents shows and offers; do not change the lists.

@@ -26,7 +26,7 @@ GAME_FILE = "game.tw-pddl"
 DATA_VARIABLE = "WORLDWISE_DATA"
 DATA_COMMAND = "kedro worldwise data alfworld"
 
-_SOLVABLE = re.compile(rb'(?<!\\)"solvable"\s*:\s*(true|false)')
+_SOLVABLE = re.compile(rb'"solvable"\s*:\s*(true|false)')
 _SKIPPED = ("movable", "Sliced")
 """ALFWorld leaves out the tasks with these words in their path."""
 
@@ -285,7 +285,8 @@ def _is_solvable(data: bytes, name: str) -> bool:
     Raises:
         GameFileError: it does not say.
     """
-    found = _SOLVABLE.search(data)
+    # Inside of JSON strings quotes are escaped, so only the key itself reads like this.
+    found = _SOLVABLE.match(data, max(0, data.rfind(b'"solvable"')))
     return open_game_file(data, name).solvable if found is None else found[1] == b"true"
 
 

@@ -44,7 +44,17 @@ _SINGLES = frozenset(
         "toggleable",
     }
 )
-_WITHOUT_EFFECT = frozenset({"checked", "examined", "full", "isReceptacleObjectFull", "moveable", "wasInReceptacle"})
+_WITHOUT_EFFECT = frozenset(
+    f"({predicate}"
+    for predicate in (
+        "checked",
+        "examined",
+        "full",
+        "isReceptacleObjectFull",
+        "moveable",
+        "wasInReceptacle",
+    )
+)
 """Predicates of the domain that no rule in use reads."""
 
 _PLACE_GOAL = re.compile(
@@ -210,23 +220,27 @@ class _Facts:
             text = _NUMBER_FACT.sub("", text)
         self.pairs: dict[str, list[tuple[str, str]]] = {predicate: [] for predicate in _PAIRS}
         self.singles: dict[str, set[str]] = {predicate: set() for predicate in _SINGLES}
-        # Splitting at the closing brackets is five times as fast as matching fact by fact.
+        add_pair = {f"({predicate}": found.append for predicate, found in self.pairs.items()}
+        add_single = {f"({predicate}": found.add for predicate, found in self.singles.items()}
+        # Splitting at the closing brackets is several times as fast as matching fact by fact.
         *parts, last, after = text.split(")")
         if last.strip() or after.strip():
             raise GameFileError(f"{name}: the initial facts end in {f'{last}){after}'.strip()!r:.80}")
         if text.count("(") != len(parts):
             raise GameFileError(f"{name}: the brackets of the initial facts do not match")
         for part in parts:
-            head, *arguments = part.split() or [""]
-            if len(arguments) == 2 and head[1:] in self.pairs:
-                self.pairs[head[1:]].append((arguments[0], arguments[1]))
-            elif len(arguments) == 1 and head[1:] in self.singles:
-                self.singles[head[1:]].add(arguments[0])
-            elif head[1:] not in _WITHOUT_EFFECT:
+            words = part.split()
+            count = len(words)
+            if count == 3 and words[0] in add_pair:
+                add_pair[words[0]]((words[1], words[2]))
+            elif count == 2 and words[0] in add_single:
+                add_single[words[0]](words[1])
+            elif not words or words[0] not in _WITHOUT_EFFECT:
                 raise GameFileError(f"{name}: a game cannot begin with the fact {f'{part.strip()})'!r:.80}")
         self._types: dict[str, str] = {}
         contain = self.pairs["canContain"]
-        self.can_contain = frozenset((self._type(place), self._type(thing)) for place, thing in contain)
+        kinds = {kind: self._type(kind) for kind in {word for pair in contain for word in pair}}
+        self.can_contain = frozenset([(kinds[place], kinds[thing]) for place, thing in contain])
 
     def _type(self, text: str) -> str:
         known = self._types.get(text)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from worldwise.worlds.household import sentences
 from worldwise.worlds.household.compiled import CompiledGame
+from worldwise.worlds.household.goals import goal_progress
 
 StateKey = tuple[object, ...]
 
@@ -98,10 +99,8 @@ class HouseholdState:
     def observation(self) -> str:
         """The first text of a game, if it began in this state."""
         rules = self.rules
-        if self.location in rules.here:
-            surroundings = self._look("") or ""
-        else:
-            surroundings = sentences.room(rules.receptacle_names)
+        somewhere = self._look("") if self.location in rules.here else None
+        surroundings = somewhere or sentences.room(rules.receptacle_names)
         return sentences.first_observation(surroundings, rules.game.goal.text)
 
     def play(self, command: str) -> str:
@@ -119,34 +118,13 @@ class HouseholdState:
 
     def admissible(self) -> list[str]:
         """Every command the game accepts now, sorted. A new list."""
-        rules, location, held = self.rules, self.location, self.held
-        opened = self.opened
-        here = rules.here.get(location, ())
-        commands = list(rules.offers(location, opened & rules.here_mask.get(location, 0), held))
-        if held in rules.knives:
-            commands += self._slices()
-        if len(here) == 1:
-            index = here[0]
-            _, takes, uses = rules.shelf(index, self.contents[index])
-            if held < 0 and takes and (opened >> index & 1 or not rules.openable[index]):
-                commands += takes
-            if uses:
-                commands += uses
-        elif here:
-            commands += self._from_shelves(here)
-        return commands
-
-    def _from_shelves(self, here: tuple[int, ...]) -> list[str]:
-        """The `take` and `use` commands where several receptacles share the location."""
-        rules, taking = self.rules, self.held < 0
-        takes: list[str] = []
-        uses: set[str] = set()
-        for index in here:
-            _, more_takes, more_uses = rules.shelf(index, self.contents[index])
-            if taking and (self.opened >> index & 1 or not rules.openable[index]):
-                takes += more_takes
-            uses.update(more_uses)
-        return sorted(takes) + sorted(uses)
+        rules, location, contents = self.rules, self.location, self.contents
+        inside = [contents[index] for index in rules.here.get(location, ())]
+        opened = self.opened and self.opened & rules.here_mask.get(location, 0)
+        menu = rules.menu(location, opened, self.held, inside)
+        if self.held not in rules.knives:
+            return menu.commands.copy()
+        return [*menu.commands[: menu.slices_at], *self._slices(), *menu.commands[menu.slices_at :]]
 
     def _slices(self) -> list[str]:
         rules, knife = self.rules, self.rules.thing_names[self.held]
@@ -160,65 +138,10 @@ class HouseholdState:
 
     @property
     def progress(self) -> float:
-        """Fraction of the goal's conditions that hold now, 0..1; exactly 1.0 when won.
-
-        Placing goals: a thing of the type is in hand or at its target, has the state, and is placed
-        (counted for the best thing). Two things: each obtained and placed in one receptacle.
-        Looking: the thing is in hand, a lamp of the type is on, and the agent stands at it.
-        """
+        """Fraction of the goal's conditions that hold now, 0..1; see `goals.goal_progress`."""
         if self._progress is None:
-            if self.rules.looks:
-                self._progress = self._looking_progress()
-            elif self.rules.game.goal.task_type == "pick_two_obj_and_place":
-                self._progress = self._pair_progress()
-            else:
-                self._progress = self._placing_progress()
+            self._progress = goal_progress(self)
         return self._progress
-
-    def _wanted_state(self) -> int | None:
-        """Mask of the things that have the state the goal asks for, None where it asks for none."""
-        verb = self.rules.goal_verb
-        if verb == "clean":
-            return self.clean
-        if verb == "heat":
-            return self.hot
-        return self.cool if verb == "cool" else None
-
-    def _placing_progress(self) -> float:
-        rules, state = self.rules, self._wanted_state()
-        sliced = rules.game.goal.sliced
-        conditions = 2 + (state is not None) + sliced
-        best = 0
-        for thing in rules.goal_things:
-            placed = any(thing in self.contents[index] for index in rules.goal_receptacles)
-            met = placed + (placed or thing == self.held)
-            if state is not None:
-                met += state >> thing & 1
-            if sliced:
-                met += self.sliced >> thing & 1
-            best = max(best, met)
-        return best / conditions
-
-    def _pair_progress(self) -> float:
-        rules, things = self.rules, self.rules.goal_things
-        if rules.game.goal.sliced:
-            things = tuple(thing for thing in things if self.sliced >> thing & 1)
-        best = 0
-        for index in rules.goal_receptacles:
-            inside = [thing for thing in self.contents[index] if thing in things]
-            placed = min(2, len(inside))
-            carried = placed < 2 and self.held in things and self.held not in inside
-            best = max(best, 2 * placed + carried)
-        return best / 4
-
-    def _looking_progress(self) -> float:
-        rules = self.rules
-        lit = [lamp for lamp in rules.lamps if self.toggled >> lamp & 1]
-        beside = any(lamp in self.contents[index] for index in rules.here.get(self.location, ()) for lamp in lit)
-        met = (self.held in rules.goal_things) + bool(lit) + beside
-        if not rules.game.goal.sliced:
-            return met / 3
-        return (met + any(thing == self.held and self.sliced >> thing & 1 for thing in rules.goal_things)) / 4
 
     # What commands do. Each takes the text after the verb and returns what the game says,
     # or None where the command is not admissible (nothing has changed then).

@@ -181,8 +181,9 @@ def _checksum(path: Path) -> str:
     sums = path.parent / "SHA256SUMS"
     if not path.is_file() or not sums.is_file():
         return "none"
-    listed = dict(reversed(line.split(maxsplit=1)) for line in sums.read_text().splitlines() if line.strip())
-    expected = listed.get(path.name, listed.get(f"*{path.name}"))
+    lines = [line.split(maxsplit=1) for line in sums.read_text(encoding="utf-8").splitlines()]
+    listed = {words[1].strip().lstrip("*"): words[0] for words in lines if len(words) == 2}
+    expected = listed.get(path.name)
     if expected is None:
         return "none"
     with path.open("rb") as file:
