@@ -140,6 +140,10 @@ class Agent:
             return self._rebuilt(history, observation, shown)
         return self._next(observation, shown, history[-1].finished)
 
+    def following_context(self, turn: Turn) -> Context:
+        """What shows a turn's next observation right behind its response, whatever the context is."""
+        return self._next(turn.next_observation, None, turn.finished)
+
     def parse(self, response_ids: IntArray) -> ParsedAction:
         """The command in a response.
 
@@ -269,9 +273,7 @@ class Agent:
         )
         return _context(self._chat.conversation([{"role": "user", "content": content}]), restart=True)
 
-    def _rebuilt(
-        self, history: Sequence[Turn], observation: str, admissible: Sequence[str] | None
-    ) -> Context:
+    def _rebuilt(self, history: Sequence[Turn], observation: str, admissible: Sequence[str] | None) -> Context:
         """The whole chat rendered anew, for templates that do not preserve prefixes."""
         messages: list[Message] = []
         for turn in history:

@@ -56,8 +56,7 @@ class Patience:
             stack = self._worker.abandon()
             self._worker = None
             raise StepTimeout(
-                f"no answer within step_timeout_s={self._limit}: raise it, or mend the world, which hung in\n"
-                f"{stack}"
+                f"no answer within step_timeout_s={self._limit}: raise it, or mend the world, which hung in\n{stack}"
             ) from None
         if worked:
             return result  # type: ignore[return-value]

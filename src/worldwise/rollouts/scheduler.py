@@ -148,9 +148,7 @@ class _Scheduler:
         world = self._family.new()
         live = _Live(position, plan, world, -1, temperature, started, "", Info(False, 0.0, True, None))
         try:
-            live.observation, live.info = self._patience.call(
-                partial(world.reset, plan.task, plan.world_seed)
-            )
+            live.observation, live.info = self._patience.call(partial(world.reset, plan.task, plan.world_seed))
         except Exception as error:
             self._stats.world_seconds += time.perf_counter() - started
             self._fail(live, error)
@@ -189,9 +187,7 @@ class _Scheduler:
         except Exception:
             if self._engine_failed:
                 raise
-            logger.exception(
-                "the engine failed; the %d episodes of this batch end as engine_error", len(batch)
-            )
+            logger.exception("the engine failed; the %d episodes of this batch end as engine_error", len(batch))
             self._engine_failed = True
             completions = [None] * len(batch)
         else:
@@ -301,7 +297,7 @@ class _Scheduler:
             model_version=self._model_version,
             turns=tuple(live.turns),
             termination=termination,
-            success=live.info.success and not broken,
+            success=termination is Termination.SOLVED,
             progress=live.info.progress,
             reward_valid=not broken,
             temperature=live.temperature,
