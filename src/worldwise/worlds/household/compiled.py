@@ -211,7 +211,7 @@ class CompiledGame:
         """What a receptacle with these contents shows and offers; do not change the lists.
 
         Returns:
-            The text of its contents, and the sorted `take` and `use` commands they allow.
+            The sentence that tells its contents, and the sorted `take` and `use` commands they allow.
         """
         key = (receptacle, contents)
         found = self._shelves.get(key)
@@ -219,7 +219,12 @@ class CompiledGame:
             name, things = self.receptacle_names[receptacle], self.thing_names
             takes = [f"take {things[index]} from {name}" for index in contents if self.pickupable[index]]
             uses = [f"use {things[index]}" for index in contents if index in self.toggleable]
-            found = (indefinite([things[index] for index in contents]), sorted(takes), sorted(uses))
+            seen = indefinite([things[index] for index in contents])
+            if self.openable[receptacle]:
+                text = f"The {name} is open. In it, you see {seen}."
+            else:
+                text = f"On the {name}, you see {seen}."
+            found = (text, sorted(takes), sorted(uses))
             if len(self._shelves) >= _MEMO_LIMIT:
                 self._shelves.clear()
             self._shelves[key] = found

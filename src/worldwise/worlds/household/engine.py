@@ -110,15 +110,17 @@ class HouseholdWorld(World):
 
     def step(self, action: str) -> Step:
         """Play one command; anything but an admissible command costs a turn and changes nothing."""
-        state = self.state
-        if self._ended:
-            raise RuntimeError(f"the episode ended after {self.turns} turns: call reset(task, seed) first")
+        state = self._state
+        if state is None or self._ended:
+            reason = f"ended after {self.turns} turns" if self._ended else "has not begun"
+            raise RuntimeError(f"the household episode {reason}: call reset(task, seed) first")
         observation = state.play(translate_put_form(action) if self.accept_put_form else action)
         self.turns += 1
-        info = self._info(state)
-        won = info.success
+        progress = state.progress
+        won = progress == 1.0
         truncated = not won and self.turns >= self.max_turns
         self._ended = won or truncated
+        info = Info(won, progress, state.accepted, state.admissible())
         return Step(observation, self.success_reward if won else 0.0, won, truncated, info)
 
     def copy(self) -> HouseholdWorld:

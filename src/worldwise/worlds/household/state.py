@@ -156,12 +156,9 @@ class HouseholdState:
 
     def _describe(self, index: int) -> str:
         rules = self.rules
-        name = rules.receptacle_names[index]
-        if not rules.openable[index]:
-            return f"On the {name}, you see {rules.shelf(index, self.contents[index])[0]}."
-        if self.opened >> index & 1:
-            return f"The {name} is open. In it, you see {rules.shelf(index, self.contents[index])[0]}."
-        return f"The {name} is closed."
+        if rules.openable[index] and not self.opened >> index & 1:
+            return f"The {rules.receptacle_names[index]} is closed."
+        return rules.shelf(index, self.contents[index])[0]
 
     def _look(self, rest: str) -> str | None:
         if rest:
@@ -171,19 +168,13 @@ class HouseholdState:
         if not here:
             # Only the first text lists the room: `look` itself never finds receptacles there.
             return sentences.room(())
-        beside = (
-            [
-                name
-                for thing, name in enumerate(rules.thing_names)
-                if self.location in self.places[thing]
-                for index in here
-                # Never-visited receptacles do not count: only (thing, receptacle) pairs that were parted
-                # in play do, so a thing shows "next to" its location once it was moved over within it.
-                if (thing, index) in self.emptied
-            ]
-            if self.emptied
-            else []
-        )
+        beside: list[str] = []
+        if self.emptied:
+            # A thing lies "next to" its location for each receptacle there that it was taken out of and
+            # is not back in: so only after it was moved from one receptacle there to another.
+            lying = [thing for thing, places in enumerate(self.places) if self.location in places]
+            parted = [thing for thing in lying for index in here if (thing, index) in self.emptied]
+            beside = [rules.thing_names[thing] for thing in parted]
         return sentences.facing([rules.receptacle_names[index] for index in here], beside)
 
     def _inventory(self, rest: str) -> str | None:
