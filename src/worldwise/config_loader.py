@@ -1,0 +1,46 @@
+"""Configuration as Kedro's OmegaConfigLoader reads it, with two conveniences of this project.
+
+- `world: webshop` means `world: {name: webshop}`, in files and in `--params` alike.
+- `${parameter:world.name}` in any configuration file is the parameter's value after all overrides, so that
+  the paths of the catalog carry the world that is played.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kedro.config import OmegaConfigLoader
+from omegaconf import OmegaConf
+
+
+def _named_world(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters with a world given by its bare name written out."""
+    world = parameters.get("world")
+    return {**parameters, "world": {"name": world}} if isinstance(world, str) else parameters
+
+
+class WorldwiseConfigLoader(OmegaConfigLoader):
+    """OmegaConfigLoader that knows worlds by name and the resolver `parameter`."""
+
+    def __init__(
+        self,
+        conf_source: str | Path,
+        env: str | None = None,
+        runtime_params: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(conf_source, env=env, runtime_params=_named_world(runtime_params or {}), **options)
+        OmegaConf.register_new_resolver("parameter", self._parameter, replace=True)
+
+    def __getitem__(self, key: str) -> dict[str, Any]:
+        config = super().__getitem__(key)
+        return _named_world(config) if key == "parameters" else config
+
+    def _parameter(self, path: str) -> Any:
+        value: Any = self["parameters"]
+        for part in path.split("."):
+            if not isinstance(value, dict) or part not in value:
+                raise KeyError(f"${{parameter:{path}}} asks for a parameter that no configuration file has")
+            value = value[part]
+        return value

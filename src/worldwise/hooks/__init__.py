@@ -1,0 +1,1 @@
+"""Kedro hooks of this project, one concern each. MLflow's is in `worldwise.tracking`."""

@@ -1,0 +1,19 @@
+"""Project settings, see https://docs.kedro.org/en/stable/configure/settings/."""
+
+from worldwise.config_loader import WorldwiseConfigLoader
+from worldwise.hooks.interrupt import InterruptHooks
+from worldwise.hooks.preflight import PreflightHooks
+from worldwise.hooks.progress import ProgressHooks
+from worldwise.tracking.hook import MlflowHooks
+
+# pluggy calls the last one first: parameters are checked before a tracker is opened.
+HOOKS = (MlflowHooks(), ProgressHooks(), InterruptHooks(), PreflightHooks())
+DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)
+
+CONFIG_LOADER_CLASS = WorldwiseConfigLoader
+CONFIG_LOADER_ARGS = {
+    "base_env": "base",
+    "default_run_env": "local",
+    "config_patterns": {"mlflow": ["mlflow*"]},
+    "merge_strategy": {"parameters": "soft", "mlflow": "soft", "globals": "soft"},
+}

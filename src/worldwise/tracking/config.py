@@ -1,0 +1,37 @@
+"""What `conf/*/mlflow.yml` may say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from worldwise.config import FrozenConfig
+
+_SQLITE = "sqlite:///"
+
+
+class MlflowConfig(FrozenConfig):
+    """Where runs are tracked.
+
+    Attributes:
+        enabled: False tracks nothing and never imports mlflow.
+        tracking_uri: `sqlite:///file` (relative to the project's root, wherever the command is started),
+            `http(s)://server`, or what else mlflow takes.
+        experiment: name that runs are gathered under.
+        timeout_s: seconds to wait for a server before going on without it.
+        tags: further tags of every run.
+    """
+
+    enabled: bool = True
+    tracking_uri: str = "sqlite:///mlflow.db"
+    experiment: str = Field("worldwise", min_length=1)
+    timeout_s: int = Field(5, ge=1, le=600)
+    tags: dict[str, str] = Field(default_factory=dict)
+
+    def absolute_uri(self, project: Path) -> str:
+        """The tracking URI with a relative SQLite file put into the project's root."""
+        name = self.tracking_uri.removeprefix(_SQLITE)
+        if not self.tracking_uri.startswith(_SQLITE) or name.startswith("/"):
+            return self.tracking_uri
+        return f"{_SQLITE}{(project / name).as_posix()}"

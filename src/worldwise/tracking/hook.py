@@ -1,0 +1,173 @@
+"""Every `kedro run` as a run in MLflow, every training node as a child of it.
+
+mlflow is imported when the first node starts, so that other commands do not pay for it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kedro.framework.context import KedroContext
+from kedro.framework.hooks import hook_impl
+from kedro.io import AbstractVersionedDataset, DataCatalog
+from kedro.pipeline import Pipeline
+from kedro.pipeline.node import Node
+
+from worldwise.tracking.config import MlflowConfig
+from worldwise.tracking.flatten import flatten, numbers
+from worldwise.tracking.interruption import RunInterrupted
+from worldwise.tracking.listeners import subscribe, unsubscribe
+from worldwise.tracking.source import git_tags
+from worldwise.tracking.store import Status, TrackingStore
+
+TRAIN_TAG = "train"
+"""Nodes with this tag get a child run with their curves."""
+
+_PARAMETER = "params:"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A listener that writes a node's numbers into its run."""
+
+    store: TrackingStore
+    run: str
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        self.store.metrics(self.run, metrics, step)
+
+    def progress(self, done: int, total: int, text: str) -> None:
+        """Progress is not tracked."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One `kedro run` while it lasts."""
+
+    store: TrackingStore
+    name: str
+    tags: dict[str, str]
+    params: dict[str, Any]
+    catalog: DataCatalog
+    parent: str | None = None
+    opened: bool = False
+    curves: dict[str, Curve] = field(default_factory=dict)
+
+
+class MlflowHooks:
+    """Parent run, child runs, parameters, versions and curves; see `MlflowConfig`."""
+
+    def __init__(self) -> None:
+        self._config = MlflowConfig(enabled=False)
+        self._project = Path()
+        self._run: _Run | None = None
+
+    @hook_impl
+    def after_context_created(self, context: KedroContext) -> None:
+        self._config = MlflowConfig.model_validate(context.config_loader["mlflow"])
+        self._project = context.project_path
+
+    @hook_impl
+    def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: DataCatalog) -> None:
+        self._run = None
+        if not self._config.enabled:
+            return
+        params: dict[str, Any] = {}
+        for name in sorted(pipeline.inputs()):
+            if name.startswith(_PARAMETER):
+                params.update(flatten(name.removeprefix(_PARAMETER), catalog.load(name)))
+        pipelines = ",".join(run_params.get("pipeline_names") or ["__default__"])
+        version = str(run_params["run_id"])
+        self._run = _Run(
+            store=TrackingStore(self._config, self._project),
+            name=f"{pipelines} {version}",
+            tags={
+                **git_tags(self._project),
+                "kedro.pipelines": pipelines,
+                "kedro.env": str(run_params.get("env") or ""),
+                "kedro.run_id": version,
+                "kedro.command": shlex.join(["kedro", *sys.argv[1:]]),
+            },
+            params=params,
+            catalog=catalog,
+        )
+
+    @hook_impl
+    def before_dataset_loaded(self) -> None:
+        """A node begins by loading: only a run in which a node begins is worth a line in the tracker."""
+        run = self._run
+        if run is None or run.opened:
+            return
+        run.opened = True
+        run.parent = run.store.open_run(run.name, run.tags)
+        if run.parent is not None:
+            run.store.params(run.parent, run.params)
+
+    @hook_impl
+    def before_node_run(self, node: Node) -> None:
+        run = self._run
+        if run is None or run.parent is None or TRAIN_TAG not in node.tags:
+            return
+        child = run.store.open_run(node.name, {"kedro.node": node.name}, run.parent)
+        if child is not None:
+            curve = run.curves[node.name] = Curve(run.store, child)
+            subscribe(curve)
+
+    @hook_impl
+    def after_node_run(self, node: Node) -> None:
+        self._close_child(node, "FINISHED")
+
+    @hook_impl
+    def on_node_error(self, error: Exception, node: Node) -> None:
+        self._close_child(node, status_of(error))
+
+    @hook_impl
+    def after_dataset_saved(self, dataset_name: str, data: Any) -> None:
+        run = self._run
+        if run is None or run.parent is None:
+            return
+        self._tag_version(run, dataset_name, saved=True)
+        if isinstance(data, dict):
+            run.store.metrics(run.parent, numbers(dataset_name, data), 0)
+
+    @hook_impl
+    def after_dataset_loaded(self, dataset_name: str) -> None:
+        run = self._run
+        if run is not None and run.parent is not None and not dataset_name.startswith(_PARAMETER):
+            self._tag_version(run, dataset_name, saved=False)
+
+    @hook_impl
+    def after_pipeline_run(self) -> None:
+        self._close("FINISHED")
+
+    @hook_impl
+    def on_pipeline_error(self, error: Exception) -> None:
+        self._close(status_of(error))
+
+    def _tag_version(self, run: _Run, name: str, *, saved: bool) -> None:
+        dataset = run.catalog.get(name)
+        if run.parent is not None and isinstance(dataset, AbstractVersionedDataset):
+            version = dataset.resolve_save_version() if saved else dataset.resolve_load_version()
+            if version is not None:
+                run.store.tags(run.parent, {f"dataset.{name}": version})
+
+    def _close_child(self, node: Node, status: Status) -> None:
+        curve = self._run.curves.pop(node.name, None) if self._run else None
+        if curve is not None:
+            unsubscribe(curve)
+            curve.store.close_run(curve.run, status)
+
+    def _close(self, status: Status) -> None:
+        run, self._run = self._run, None
+        if run is not None and run.parent is not None:
+            run.store.close_run(run.parent, status)
+
+
+def status_of(error: Exception) -> Status:
+    """KILLED for an interruption by the user or the system, FAILED for anything else."""
+    return "KILLED" if isinstance(error, RunInterrupted) else "FAILED"

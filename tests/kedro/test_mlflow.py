@@ -1,0 +1,171 @@
+"""The MLflow hook on a toy pipeline: what is tracked, which status a run ends with, and that it never stops one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mlflow
+import pytest
+from kedro.framework.hooks.manager import _create_hook_manager, _register_hooks
+from kedro.io import DataCatalog
+from kedro.pipeline import Pipeline, node
+from kedro.runner import SequentialRunner
+from kedro_datasets.json import JSONDataset
+from mlflow.entities import Run
+
+from worldwise.config import FrozenConfig
+from worldwise.hooks.interrupt import InterruptHooks
+from worldwise.hooks.progress import ProgressHooks
+from worldwise.tracking.config import MlflowConfig
+from worldwise.tracking.flatten import flatten, numbers
+from worldwise.tracking.hook import MlflowHooks
+from worldwise.tracking.interruption import RunInterrupted
+from worldwise.tracking.listeners import reporter
+
+VERSION = "2026-01-01T00.00.00.000Z"
+
+
+class Clip(FrozenConfig):
+    low: float = 0.2
+
+
+class Toy(FrozenConfig):
+    steps: int = 3
+    clip: Clip = Clip()
+
+
+def _train(config: Toy) -> dict[str, float]:
+    tell = reporter()
+    for step in range(config.steps):
+        tell.log({"loss": 1.0 / (step + 1), "nothing": float("nan")}, step)
+        tell.progress(step + 1, config.steps, "")
+    return {"success": 0.5}
+
+
+def _explode(config: Toy) -> dict[str, float]:
+    raise ValueError("boom")
+
+
+def _interrupt(config: Toy) -> dict[str, float]:
+    os.kill(os.getpid(), signal.SIGTERM)
+    return {}
+
+
+def _report(metrics: dict[str, float]) -> dict[str, float]:
+    return {"rounded": round(metrics["success"])}
+
+
+def _run(project: Path, function: Callable[[Toy], dict[str, float]], mlflow_yml: dict[str, Any] | None = None) -> None:
+    config = mlflow_yml or {"tracking_uri": "sqlite:///tracking.db"}
+    context = SimpleNamespace(config_loader={"mlflow": config}, project_path=project)
+    pipeline = Pipeline(
+        [
+            node(function, "params:toy", "metrics", name="train", tags="train"),
+            node(_report, "metrics", "summary", name="report"),
+        ]
+    )
+    versioned = {"type": "json.JSONDataset", "versioned": True}
+    catalog = DataCatalog.from_config(
+        {name: {**versioned, "filepath": (project / f"{name}.json").as_posix()} for name in ("metrics", "summary")},
+        save_version=VERSION,
+    )
+    catalog["params:toy"] = Toy()
+    assert isinstance(catalog["metrics"], JSONDataset)
+    manager = _create_hook_manager()
+    _register_hooks(manager, (MlflowHooks(), ProgressHooks(), InterruptHooks()))
+    run_params = {"run_id": VERSION, "env": "test", "pipeline_names": ["toy"]}
+    arguments = {"run_params": run_params, "pipeline": pipeline, "catalog": catalog}
+    manager.hook.after_context_created(context=context)
+    manager.hook.before_pipeline_run(**arguments)
+    try:
+        result = SequentialRunner().run(pipeline, catalog, manager, VERSION)
+    except Exception as error:
+        manager.hook.on_pipeline_error(error=error, **arguments)
+        raise
+    manager.hook.after_pipeline_run(run_result=result, **arguments)
+
+
+def _runs(project: Path) -> tuple[Run, Run]:
+    """The parent and the child run."""
+    client = mlflow.MlflowClient(f"sqlite:///{project}/tracking.db")
+    experiment = client.get_experiment_by_name("worldwise")
+    assert experiment is not None
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert set(runs) == {f"toy {VERSION}", "train"}
+    return runs[f"toy {VERSION}"], runs["train"]
+
+
+def test_a_run_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    _run(tmp_path, _train)
+    parent, child = _runs(tmp_path)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.params == {"toy.steps": "3", "toy.clip.low": "0.2"}
+    assert parent.data.tags["dataset.metrics"] == VERSION
+    assert parent.data.tags["dataset.summary"] == VERSION
+    assert parent.data.tags["kedro.env"] == "test"
+    assert parent.data.metrics["metrics.success"] == 0.5
+    assert child.info.status == "FINISHED"
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert set(child.data.metrics) == {"loss"}
+    history = mlflow.MlflowClient(f"sqlite:///{tmp_path}/tracking.db").get_metric_history(child.info.run_id, "loss")
+    assert [(point.step, point.value) for point in history] == [(0, 1.0), (1, 0.5), (2, pytest.approx(1 / 3))]
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_failed_run_is_marked_failed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="boom"):
+        _run(tmp_path, _explode)
+    assert [run.info.status for run in _runs(tmp_path)] == ["FAILED", "FAILED"]
+
+
+def test_an_interrupted_run_is_marked_killed(tmp_path: Path) -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(RunInterrupted, match="SIGTERM"):
+        _run(tmp_path, _interrupt)
+    assert [run.info.status for run in _runs(tmp_path)] == ["KILLED", "KILLED"]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_a_silent_server_warns_once_and_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with caplog.at_level(logging.WARNING, logger="worldwise.tracking.store"):
+        _run(tmp_path, _train, {"tracking_uri": "http://127.0.0.1:9", "timeout_s": 1})
+    warnings = [record for record in caplog.records if record.name == "worldwise.tracking.store"]
+    assert len(warnings) == 1
+    assert "the run goes on without it" in warnings[0].getMessage()
+    assert (tmp_path / "summary.json").is_dir()
+
+
+def test_tracking_can_be_switched_off(tmp_path: Path) -> None:
+    _run(tmp_path, _train, {"enabled": False, "tracking_uri": "sqlite:///tracking.db"})
+    assert not (tmp_path / "tracking.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("uri", "absolute"),
+    [
+        ("sqlite:///mlflow.db", "sqlite:////project/mlflow.db"),
+        ("sqlite:////elsewhere/mlflow.db", "sqlite:////elsewhere/mlflow.db"),
+        ("http://server:5000", "http://server:5000"),
+    ],
+)
+def test_the_store_does_not_depend_on_where_the_command_starts(uri: str, absolute: str) -> None:
+    assert MlflowConfig(tracking_uri=uri).absolute_uri(Path("/project")) == absolute
+
+
+def test_flat_names() -> None:
+    assert flatten("a", {"b": {"c": 1, "d": [1, 2]}, "e": Clip()}) == {"a.b.c": 1, "a.b.d": [1, 2], "a.e.low": 0.2}
+    assert numbers("m", {"by type": {"x=1": 2, "flag": True, "gone": float("inf"), "text": "t"}}) == {
+        "m.by type.x_1": 2.0
+    }
