@@ -98,7 +98,8 @@ class Learner:
             Metrics, means over the response tokens of all optimizer steps unless said otherwise:
             `policy_loss` and, where used, `kl_loss`, `entropy_loss` (as summed into the loss, mean over
             steps); `kl_old` (k3 of the ratio: KL(old || new)), `kl_reference`, `clip_fraction`,
-            `dual_clip_fraction`, `entropy`, `ratio_mean`, `ratio_max`, `advantage_mean_abs`; `grad_norm`
+            `dual_clip_fraction`, `entropy`, `ratio_mean`, `ratio_max`, `advantage_size`
+            (mean of the absolute value); `grad_norm`
             (before clipping, mean over steps), `grad_norm_max`; `learning_rate` (of the last step);
             `optimizer_steps`, `response_tokens`, `input_tokens`, `sequences`, `skipped_sequences` (counts);
             `pad_ratio` (share of padding in what went through the model).

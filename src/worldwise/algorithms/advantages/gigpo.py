@@ -73,7 +73,7 @@ def gigpo(
             without history, step counters or command list. Compared only within a group.
         discount: gamma of the step returns (Eq. 5), [0, 1]; 0.95 in the paper's runs.
         step_weight: omega (Eq. 8), 1 in the paper.
-        normalize: `std` ("w/ std") or `none` ("w/o std").
+        normalize: `std` ("w/ std"), `none` ("w/o std") or `leave_one_out`.
         statistics: `trajectory` counts every episode once in the mean and std of Eq. 3, as the paper
             says; `row` counts it once per turn and lets penalties enter the statistics, as the public
             release does (long failures then pull the baseline down).

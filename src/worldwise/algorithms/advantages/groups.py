@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Normalize = Literal["std", "none"]
+Normalize = Literal["std", "none", "leave_one_out"]
 
 EPSILON = 1e-6
 """Added to the standard deviation, as in the public GiGPO release and in verl."""

@@ -41,7 +41,7 @@ def grpo(
     Args:
         returns: [N], undiscounted return of each row.
         groups: [N], rows with equal keys form a group.
-        normalize: `std` or `none`.
+        normalize: `std`, `none`, or `leave_one_out` (see `rloo`).
         weights: [N], how often a row counts in the statistics (None = once).
         penalties: [N] >= 0, subtracted from the row's own return after the statistics are taken, so
             that a penalty moves only its own row. Where the group has no spread it is subtracted as
@@ -75,7 +75,12 @@ def relative(
 ) -> Float:
     """(value - mean) / scale of each row; exactly 0 in groups without spread."""
     centred = np.where(statistics.constant[groups], 0.0, values - statistics.mean[groups])
-    return centred / (statistics.std[groups] + epsilon) if normalize == "std" else centred
+    if normalize == "std":
+        return centred / (statistics.std[groups] + epsilon)
+    if normalize == "leave_one_out":
+        size = statistics.size[groups]
+        return centred * size / np.maximum(size - 1.0, 1.0)
+    return centred
 
 
 def subtract_penalties(
@@ -93,7 +98,7 @@ def subtract_penalties(
     check_lengths(returns=advantages, penalties=own)
     if (own < 0).any():
         raise ValueError(f"penalties has a negative value {own.min()}: give amounts to subtract, >= 0")
-    if normalize == "none":
+    if normalize != "std":
         return advantages - own
     scale = np.where(statistics.constant, 1.0, statistics.std + epsilon)
     return advantages - own / scale[groups]
