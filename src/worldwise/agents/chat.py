@@ -47,8 +47,9 @@ class Rendered:
 
     Attributes:
         ids: int32 [T], read-only.
-        span: [start, end) of the tokens that lie wholly inside the marked observation; (0, 0) if nothing
-            was marked.
+        span: [start, end) of the tokens that hold characters of the marked observation; (0, 0) if nothing
+            was marked. Where a tokenizer merges across its ends (a full stop with the line break behind it),
+            the merged token is in the span.
     """
 
     ids: IntArray
@@ -57,11 +58,12 @@ class Rendered:
 
 def marked(text: str) -> str:
     """`text` with its core between marks; blanks at its ends stay outside, as templates may trim them."""
-    core = text.strip()
+    clean = text.replace(OPEN, "").replace(CLOSE, "")
+    core = clean.strip()
     if not core:
-        return text
-    start = text.index(core)
-    return f"{text[:start]}{OPEN}{core}{CLOSE}{text[start + len(core) :]}"
+        return clean
+    start = clean.index(core)
+    return f"{clean[:start]}{OPEN}{core}{CLOSE}{clean[start + len(core) :]}"
 
 
 def unmarked(text: str) -> tuple[str, int, int]:
@@ -158,7 +160,7 @@ class ChatFormat:
         ids = np.asarray(encoding.ids, dtype=np.int32)
         ids.setflags(write=False)
         offsets = enumerate(encoding.offsets)
-        inside = [i for i, (left, right) in offsets if start <= left < end and start < right <= end]
+        inside = [i for i, (left, right) in offsets if left < end and right > start]
         return Rendered(ids, (inside[0], inside[-1] + 1) if inside else (0, 0))
 
     def _text(self, messages: Sequence[Message], prompt: bool) -> str:
