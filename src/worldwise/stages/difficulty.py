@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from worldwise.config import derive_seed
+from worldwise.config import FrozenConfig, derive_seed
 
 MAX_DISTANCE = 2.0
 """1 - cos cannot exceed it: from there on every try passes."""
@@ -122,6 +122,24 @@ def _closest(critical: NDArray[np.float64], target: float) -> tuple[float, float
     return float(candidates[index]), float(shares[index])
 
 
+def most_mixed(distances: NDArray[np.float64]) -> float:
+    """The threshold under which most groups hold both passing and failing tries.
+
+    Args:
+        distances: float64 [N, G], as in `pass_rates`.
+
+    Returns:
+        The midpoint of the widest range of thresholds with the largest number of mixed groups, in (0, 2].
+    """
+    low, high = distances.min(axis=1), distances.max(axis=1)
+    edges = np.unique(np.concatenate([[0.0], np.clip(distances[distances <= MAX_DISTANCE], 0.0, None), [MAX_DISTANCE]]))
+    middles = np.maximum((edges[:-1] + edges[1:]) / 2, MIN_TAU_D)
+    mixed = ((low[None, :] < middles[:, None]) & (middles[:, None] <= high[None, :])).sum(axis=1)
+    best = np.flatnonzero(mixed == mixed.max())
+    widest = best[np.argmax((edges[1:] - edges[:-1])[best])]
+    return round(float(middles[widest]), 6)
+
+
 def keep_mask(
     transition_ids: Sequence[str], easy: NDArray[np.bool_], probability: float, seed: int
 ) -> NDArray[np.bool_]:
@@ -164,3 +182,37 @@ def share_by_kind(kinds: Sequence[str], flags: NDArray[np.bool_]) -> Mapping[str
         entry[0] += int(flag)
         entry[1] += 1
     return {kind: (entry[0], entry[1]) for kind, entry in sorted(counts.items())}
+
+
+class DifficultyReport(FrozenConfig):
+    """What difficulty subsampling did.
+
+    Attributes:
+        tasks_main, tasks_auxiliary: tasks on each side of the split.
+        transitions_main, transitions_auxiliary: their transitions.
+        tries: predictions per transition.
+        tau_d, tau_easy: the thresholds in force.
+        easy_share: share of the main transitions that were easy, in [0, 1].
+        in_band: the easy share lies in the wanted band.
+        mean_pass_rate: mean share of tries that passed, in [0, 1].
+        exact_rate: mean share of tries that were the exact text, in [0, 1].
+        parse_rate: mean share of tries that held a prediction at all, in [0, 1].
+        kept, kept_easy: transitions that stay, and the easy ones among them.
+        easy_by_kind: kind of transition -> (easy, all).
+    """
+
+    tasks_main: int
+    tasks_auxiliary: int
+    transitions_main: int
+    transitions_auxiliary: int
+    tries: int
+    tau_d: float
+    tau_easy: float
+    easy_share: float
+    in_band: bool
+    mean_pass_rate: float
+    exact_rate: float
+    parse_rate: float
+    kept: int
+    kept_easy: int
+    easy_by_kind: dict[str, tuple[int, int]]

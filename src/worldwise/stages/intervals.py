@@ -51,9 +51,7 @@ def proportion(outcomes: Iterable[bool]) -> Proportion:
     values = list(outcomes)
     successes, count = sum(values), len(values)
     low, high = wilson(successes, count)
-    return Proportion(
-        successes=successes, count=count, share=successes / count if count else 0.0, low=low, high=high
-    )
+    return Proportion(successes=successes, count=count, share=successes / count if count else 0.0, low=low, high=high)
 
 
 def differ(first: Proportion, second: Proportion) -> bool:

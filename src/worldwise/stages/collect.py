@@ -1,0 +1,59 @@
+"""Collecting episodes with the model that will be trained (methods.md 2.1, step 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+
+from worldwise.config import FrozenConfig
+from worldwise.episodes.record import Episode
+from worldwise.episodes.transitions import CleaningRules
+from worldwise.rollouts.config import RolloutStats, plan_groups
+from worldwise.stages.actor import Checkpoint, StageContext, make_actor
+from worldwise.stages.playing import play_plans
+from worldwise.worlds.contract import Task
+
+STAGE = "collect"
+
+
+class CollectConfig(FrozenConfig):
+    """How much is collected, and what is cleaned away before a world model learns from it.
+
+    Attributes:
+        tasks: training tasks to play (2,048 in the RWML paper).
+        episodes_per_task: episodes of each (N, 3 in the paper).
+        temperature: of the responses, > 0: greedy play would repeat itself.
+        max_turns: turn limit of these episodes (30 in the paper); None = the world's own.
+        cleaning: rules by which transitions leave.
+    """
+
+    tasks: int = Field(256, ge=1)
+    episodes_per_task: int = Field(3, ge=1)
+    temperature: float = Field(1.0, gt=0.0, le=10.0)
+    max_turns: int | None = Field(30, ge=1)
+    cleaning: CleaningRules = Field(default_factory=CleaningRules)
+
+
+def collect_episodes(
+    checkpoint: Checkpoint, tasks: Sequence[Task], config: CollectConfig, context: StageContext
+) -> Iterator[Episode]:
+    """Play every task `episodes_per_task` times; yields episodes in the order of the tasks, as they finish.
+
+    Logs the rollout's own numbers (`RolloutStats.metrics`) and the share of solved episodes once at the end.
+
+    Args:
+        checkpoint: the weights that play.
+        tasks: what to play; the first `config.tasks` of them are used.
+        config, context: settings.
+    """
+    plans = plan_groups(tasks[: config.tasks], config.episodes_per_task, STAGE, 0, context.seed, config.temperature)
+    actor = make_actor(checkpoint, context)
+    stats = RolloutStats()
+    solved = 0
+    episodes = play_plans(actor, plans, context, config.max_turns, stats=stats)
+    for number, episode in enumerate(episodes, start=1):
+        solved += episode.success
+        context.reporter.progress(number, len(plans), f"{solved} solved")
+        yield episode
+    context.reporter.log({**stats.metrics(), "success": solved / len(plans)}, 0)

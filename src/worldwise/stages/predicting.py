@@ -1,0 +1,176 @@
+"""Sampling predictions of the next observation, and turning them into rows for the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worldwise.agents.agent import Agent
+from worldwise.config import derive_seed
+from worldwise.episodes.sequences import Role, TrainingSequence
+from worldwise.episodes.transitions import Transition
+from worldwise.generation.protocol import Completion, Request, Sampling
+from worldwise.stages.actor import Actor
+from worldwise.stages.errors import StageError
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sampled prediction.
+
+    Attributes:
+        completion: tokens, log-probabilities and entropies as the engine recorded them.
+        text: the predicted observation, None where the response holds none in its tags.
+    """
+
+    completion: Completion
+    text: str | None
+
+
+def predict(
+    actor: Actor,
+    transitions: Sequence[Transition],
+    tries: int,
+    sampling: Sampling,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[list[Sample]]:
+    """Predictions of the next observation after each transition's action.
+
+    A prompt goes through the model once however many tries follow: its slot is extended, then forked.
+    Every draw derives from (seed, transition id, try), so neither batch nor order matters.
+
+    Args:
+        actor: the weights that predict; all its slots must be free.
+        transitions: what to predict.
+        tries: predictions per transition, 1..capacity of the engine.
+        sampling: how tokens are drawn.
+        seed: of this call.
+        progress: told (finished, all) transitions.
+
+    Returns:
+        Per transition, in the order given, `tries` samples.
+
+    Raises:
+        StageError: more tries than slots, or a prompt that does not fit the engine.
+    """
+    if not 1 <= tries <= actor.engine.capacity:
+        raise StageError(
+            f"{tries} predictions per prompt and rollout.slots is {actor.engine.capacity}: raise rollout.slots "
+            "to at least the group size (or tries), or lower that"
+        )
+    found: dict[int, list[Sample]] = {}
+    for wave in _waves(transitions, actor.engine.capacity // tries):
+        for index, samples in zip(
+            wave, _predict_wave(actor, [transitions[i] for i in wave], tries, sampling, seed), strict=True
+        ):
+            found[index] = samples
+        if progress is not None:
+            progress(len(found), len(transitions))
+    return [found[index] for index in range(len(transitions))]
+
+
+def target_row(transition: Transition, agent: Agent) -> TrainingSequence:
+    """A row for supervised training: the prompt, then the true next observation in its tags as the response."""
+    prompt = agent.predict_prompt(transition.prompt_ids)
+    answer = agent.prediction_answer_ids(transition.next_observation)
+    return _row(transition, prompt, [answer], [np.zeros(len(answer), dtype=np.float32)], [0.0], 1.0)
+
+
+def prediction_row(
+    transition: Transition,
+    agent: Agent,
+    samples: Sequence[Sample],
+    advantages: Sequence[float] | NDArray[np.float64],
+    temperature: float,
+) -> TrainingSequence:
+    """A tree row for policy training on predictions: the prompt once, every sample as a branch of its own.
+
+    Args:
+        transition: what was predicted.
+        agent: that asked.
+        samples: the sampled predictions.
+        advantages: one per sample.
+        temperature: the samples were drawn at, > 0.
+    """
+    return _row(
+        transition,
+        agent.predict_prompt(transition.prompt_ids),
+        [sample.completion.token_ids for sample in samples],
+        [sample.completion.logprobs for sample in samples],
+        [float(value) for value in advantages],
+        temperature,
+    )
+
+
+def _row(
+    transition: Transition,
+    prompt: NDArray[np.int32],
+    answers: Sequence[NDArray[np.int32]],
+    logprobs: Sequence[NDArray[np.float32]],
+    advantages: Sequence[float],
+    temperature: float,
+) -> TrainingSequence:
+    lengths = [len(answer) for answer in answers]
+    total = len(prompt) + sum(lengths)
+    roles = np.full(total, Role.RESPONSE, dtype=np.int8)
+    roles[: len(prompt)] = Role.CONTEXT
+    nothing = np.zeros(len(prompt), dtype=np.float32)
+    branches = np.concatenate([np.zeros(len(prompt)), np.repeat(np.arange(len(answers)) + 1, lengths)])
+    return TrainingSequence(
+        sequence_id=transition.transition_id,
+        group_id=transition.transition_id,
+        token_ids=np.concatenate([prompt, *answers]).astype(np.int32),
+        roles=roles,
+        turns=np.full(total, transition.turn, dtype=np.int32),
+        logprobs=np.concatenate([nothing, *logprobs]).astype(np.float32),
+        advantages=np.concatenate([nothing, np.repeat(np.asarray(advantages), lengths)]).astype(np.float32),
+        temperature=temperature,
+        branches=branches.astype(np.int32) if len(answers) > 1 else None,
+    )
+
+
+def _waves(transitions: Sequence[Transition], size: int) -> Iterator[list[int]]:
+    """Indices of the transitions of each wave; prompts of similar length go together."""
+    order = sorted(range(len(transitions)), key=lambda i: (len(transitions[i].prompt_ids), i))
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def _predict_wave(
+    actor: Actor, wave: Sequence[Transition], tries: int, sampling: Sampling, seed: int
+) -> list[list[Sample]]:
+    engine, agent = actor.engine, actor.agent
+    prompts = [agent.predict_prompt(transition.prompt_ids) for transition in wave]
+    for transition, prompt in zip(wave, prompts, strict=True):
+        if len(prompt) + 1 > engine.max_length:
+            raise StageError(
+                f"the prompt of {transition.transition_id} has {len(prompt)} tokens and the engine holds "
+                f"{engine.max_length}: raise rollout.max_episode_tokens, or collect shorter episodes"
+            )
+    slots = [[engine.open()] for _ in wave]
+    try:
+        engine.extend({own[0]: prompt[:-1].tolist() for own, prompt in zip(slots, prompts, strict=True)})
+        for own in slots:
+            own += [engine.fork(own[0]) for _ in range(tries - 1)]
+        requests = [
+            Request(slot, prompt[-1:].tolist(), derive_seed(seed, transition.transition_id, number))
+            for own, prompt, transition in zip(slots, prompts, wave, strict=True)
+            for number, slot in enumerate(own)
+        ]
+        completions = engine.generate(requests, sampling, agent.stop_ids)
+    finally:
+        for own in slots:
+            for slot in own:
+                engine.close(slot)
+    samples = [_read(completion, agent) for completion in completions]
+    return [samples[start : start + tries] for start in range(0, len(samples), tries)]
+
+
+def _read(completion: Completion, agent: Agent) -> Sample:
+    return Sample(completion, agent.parse_prediction(agent.decode(completion.token_ids)))

@@ -1,0 +1,259 @@
+"""Policy RL: play groups, compare within groups, update, again (methods.md 1; GRPO and GiGPO)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from worldwise.config import derive_seed
+from worldwise.episodes.record import Episode
+from worldwise.rollouts.config import RolloutStats, plan_groups
+from worldwise.stages.actor import Actor, Checkpoint, StageContext, make_actor
+from worldwise.stages.errors import StageError
+from worldwise.stages.keeping import LoopState, WeightKeeper
+from worldwise.stages.playing import curve_numbers, play_plans
+from worldwise.stages.policy_rows import EstimatorConfig, group_numbers, policy_sequences, turn_advantages
+from worldwise.stages.reporter import CurveRecorder
+from worldwise.training.learner import Learner, LearnerConfig
+from worldwise.worlds.contract import Task
+
+Curve = list[dict[str, float]]
+StoreEpisodes = Callable[[int, Sequence[Episode]], None]
+"""Called with (iteration, its episodes) for the iterations whose episodes are to be kept."""
+
+
+class PolicyConfig(EstimatorConfig):
+    """Policy RL. How returns become advantages is inherited, see `EstimatorConfig`.
+
+    Attributes:
+        iterations: rounds of play and update (150 in the papers).
+        tasks_per_iteration: task groups an iteration (16 in the papers).
+        group_size: episodes of a task (8 in the papers); a group of 1 has nothing to compare.
+        temperature: of the responses, > 0.
+        max_turns: turn limit in training; None = the world's own (RWML trains with 15, evaluates with 30).
+        learner: optimizer and loss.
+        keep_best: return the weights with the best running success instead of the last ones.
+        keep_window: iterations of the running success.
+        probe_every: play the probe tasks after every so many iterations; 0 = never.
+        probe_temperature: of the probe's responses.
+        store_every: keep the episodes of every so many iterations beside those of the last; 0 = the last alone.
+        sampler_gap: largest difference of log-probabilities between sampler and learner, nats per token,
+            looked at before the first update; None only measures it (bfloat16 samplers).
+        max_minutes: stop before an iteration that would begin after so many minutes; None = no limit.
+    """
+
+    iterations: int = Field(40, ge=1)
+    tasks_per_iteration: int = Field(16, ge=1)
+    group_size: int = Field(8)
+    temperature: float = Field(1.0, gt=0.0, le=10.0)
+    max_turns: int | None = Field(None, ge=1)
+    learner: LearnerConfig = Field(
+        default_factory=lambda: LearnerConfig(learning_rate=2e-4, betas=(0.9, 0.95), clip_high=0.28, updates=2)
+    )
+    keep_best: bool = False
+    keep_window: int = Field(5, ge=1)
+    probe_every: int = Field(0, ge=0)
+    probe_temperature: float = Field(1.0, ge=0.0, le=10.0)
+    store_every: int = Field(0, ge=0)
+    sampler_gap: float | None = Field(1e-5, gt=0.0)
+    max_minutes: float | None = Field(None, gt=0.0)
+
+    @model_validator(mode="after")
+    def _groups(self) -> Self:
+        if self.group_size < 2:
+            raise ValueError(
+                f"group_size is {self.group_size}: {self.algorithm} compares the episodes of a group, "
+                "so give at least 2 (8 in the papers)"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """What policy RL made.
+
+    Attributes:
+        checkpoint: the trained weights.
+        curve: one row per iteration.
+        summary: numbers of the whole run: `iterations`, `episodes`, `seconds`, `seconds_rollout`,
+            `seconds_update`, `seconds_rest`, `sampler_gap`, `best_running_success`, `best_step`,
+            `restored_best` (1 if the best weights were put back), `stopped_early`.
+    """
+
+    checkpoint: Checkpoint
+    curve: Curve
+    summary: dict[str, float]
+
+
+def train_policy(
+    checkpoint: Checkpoint,
+    tasks: Sequence[Task],
+    probe_tasks: Sequence[Task],
+    config: PolicyConfig,
+    context: StageContext,
+    version: str,
+    store: StoreEpisodes | None = None,
+) -> PolicyResult:
+    """Train the policy.
+
+    Curve, per iteration: see `playing.curve_numbers` and `policy_rows.group_numbers`; `running_success`;
+    `prefix_ratio`; `seconds_rollout`, `seconds_update`, `seconds_rest`; the learner's metrics as `learner_*`;
+    `probe_success` where the probe was played (row of the iteration after which it was).
+
+    Args:
+        checkpoint: the start; its model is changed in place. A KL term refers to these weights.
+        tasks: training tasks; every iteration takes fresh ones in a seeded order, all of them before any again.
+        probe_tasks: held-out training tasks for `probe_every`.
+        config, context: settings.
+        version: name of the result and of this run's random streams.
+        store: gets the episodes to keep.
+
+    Raises:
+        StageError: fewer tasks than an iteration takes, or no probe tasks though a probe is wanted.
+        LearnerError: sampler and learner disagree.
+    """
+    _check(tasks, probe_tasks, config, version)
+    loop = _Loop(checkpoint.named(version), tasks, probe_tasks, config, context, version)
+    recorder = CurveRecorder(context.reporter)
+    while loop.state.step < config.iterations and not loop.out_of_time():
+        iteration = loop.state.step
+        episodes, row = loop.iterate()
+        recorder.log(row, iteration)
+        recorder.progress(
+            iteration + 1, config.iterations, f"success {row['running_success']:.1%}, reward {row['reward']:.2f}"
+        )
+        last = iteration + 1 == config.iterations or loop.out_of_time()
+        if store is not None and (last or (config.store_every and iteration % config.store_every == 0)):
+            store(iteration, episodes)
+    return PolicyResult(checkpoint.named(version), recorder.rows, loop.finish(recorder.rows))
+
+
+def iteration_tasks(tasks: Sequence[Task], count: int, iteration: int, seed: int) -> list[Task]:
+    """The tasks of one iteration: passes over all tasks, each pass in its own seeded order.
+
+    Depends on its arguments alone, so a run can go on at any iteration without the ones before.
+    """
+    chosen: list[Task] = []
+    for position in range(iteration * count, (iteration + 1) * count):
+        epoch, place = divmod(position, len(tasks))
+        order = np.random.default_rng(derive_seed(seed, "task_order", epoch)).permutation(len(tasks))
+        chosen.append(tasks[int(order[place])])
+    return chosen
+
+
+class _Loop:
+    """The objects of a run; what changes from iteration to iteration is in `state`, the weights and the learner."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        tasks: Sequence[Task],
+        probe_tasks: Sequence[Task],
+        config: PolicyConfig,
+        context: StageContext,
+        version: str,
+    ) -> None:
+        self.config, self.context, self.version = config, context, version
+        self.tasks, self.probe_tasks = tasks, probe_tasks
+        self.actor: Actor = make_actor(checkpoint, context)
+        self.learner = Learner(checkpoint.model, config.learner, config.iterations * config.learner.updates)
+        self.keeper = WeightKeeper(checkpoint.model)
+        self.state = LoopState()
+        self.gap = 0.0
+
+    def iterate(self) -> tuple[list[Episode], dict[str, float]]:
+        """One iteration: play, advantages, update. Returns its episodes and its row of the curve."""
+        config, context, state = self.config, self.context, self.state
+        begun = time.perf_counter()
+        tasks = iteration_tasks(self.tasks, config.tasks_per_iteration, state.step, context.seed)
+        plans = plan_groups(tasks, config.group_size, self.version, state.step, context.seed, config.temperature)
+        stats = RolloutStats()
+        episodes = list(play_plans(self.actor, plans, context, config.max_turns, stats=stats))
+        played = time.perf_counter()
+        row = {**curve_numbers(episodes), **group_numbers(episodes)}
+        # Judged before the update: this is the success of the weights that played.
+        row["running_success"] = state.running(row["success"], config.keep_window)
+        if config.keep_best and len(state.recent) == config.keep_window and state.better(row["running_success"]):
+            self.keeper.keep()
+        learned = self._update(episodes)
+        updated = time.perf_counter()
+        row |= {f"learner_{name}": value for name, value in learned.items()}
+        row["prefix_ratio"] = stats.metrics()["prefix_ratio"]
+        state.step += 1
+        if config.probe_every and state.step % config.probe_every == 0:
+            row["probe_success"] = self._probe()
+        seconds = time.perf_counter() - begun
+        row |= {
+            "seconds_rollout": played - begun,
+            "seconds_update": updated - played,
+            "seconds_rest": seconds - (updated - begun),
+        }
+        state.seconds += seconds
+        return episodes, row
+
+    def out_of_time(self) -> bool:
+        """Whether the next iteration would begin behind `max_minutes`."""
+        limit = self.config.max_minutes
+        if limit is None or self.state.seconds < 60 * limit:
+            return False
+        self.state.stopped = f"max_minutes = {limit:g} were over"
+        return True
+
+    def finish(self, rows: Curve) -> dict[str, float]:
+        """Put the best weights back if wanted, and sum up."""
+        state = self.state
+        restore = self.config.keep_best and state.best >= 0.0
+        if restore:
+            self.keeper.restore()
+            self.actor.engine.refresh()
+        parts = {name: sum(row[name] for row in rows) for name in ("seconds_rollout", "seconds_update", "seconds_rest")}
+        return {
+            "iterations": float(state.step),
+            "episodes": float(state.step * self.config.tasks_per_iteration * self.config.group_size),
+            "seconds": state.seconds,
+            **parts,
+            "sampler_gap": self.gap,
+            "best_running_success": max((row["running_success"] for row in rows), default=0.0),
+            "best_step": float(state.best_step),
+            "restored_best": float(restore),
+            "stopped_early": float(bool(state.stopped)),
+        }
+
+    def _update(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        family, config = self.context.family, self.config
+        advantages = turn_advantages(episodes, config, family.canonical_state)
+        sequences = policy_sequences(episodes, advantages, self.actor.agent)
+        if not sequences:
+            raise StageError(
+                f"{self.version}, iteration {self.state.step}: all {len(episodes)} episodes ended in failures of "
+                "world or engine; see the warnings above"
+            )
+        if self.state.step == 0:
+            limit = math.inf if config.sampler_gap is None else config.sampler_gap
+            self.gap = self.learner.check_sampler_gap(sequences, limit)
+        learned = self.learner.update(sequences)
+        self.actor.engine.refresh()
+        return learned
+
+    def _probe(self) -> float:
+        """Success on the probe tasks; the same draws at every probe, so that probes differ by the weights alone."""
+        plans = plan_groups(
+            self.probe_tasks, 1, f"{self.version}_probe", 0, self.context.seed, self.config.probe_temperature
+        )
+        return curve_numbers(list(play_plans(self.actor, plans, self.context)))["success"]
+
+
+def _check(tasks: Sequence[Task], probe_tasks: Sequence[Task], config: PolicyConfig, version: str) -> None:
+    if len(tasks) < config.tasks_per_iteration:
+        raise StageError(
+            f"{version}: tasks_per_iteration is {config.tasks_per_iteration} and there are {len(tasks)} training "
+            "tasks: prepare more tasks or lower tasks_per_iteration"
+        )
+    if config.probe_every and not probe_tasks:
+        raise StageError(f"{version}: probe_every is {config.probe_every} and no probe tasks were given")
