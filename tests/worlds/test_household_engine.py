@@ -69,6 +69,9 @@ def play(state: HouseholdState, *commands: str) -> str:
     return text
 
 
+GET_APPLE = ["go to countertop 1", "take apple 2 from countertop 1"]
+
+
 def load_game(task: Task) -> Game:
     return GAME
 
@@ -140,30 +143,15 @@ class TestTexts:
                 "You sliced the apple 2 with the knife 1.",
             ),
             (
-                [
-                    "go to countertop 1",
-                    "take apple 2 from countertop 1",
-                    "go to microwave 1",
-                    "heat apple 2 with microwave 1",
-                ],
+                [*GET_APPLE, "go to microwave 1", "heat apple 2 with microwave 1"],
                 "You heat the apple 2 using the microwave 1.",
             ),
             (
-                [
-                    "go to countertop 1",
-                    "take apple 2 from countertop 1",
-                    "go to fridge 1",
-                    "cool apple 2 with fridge 1",
-                ],
+                [*GET_APPLE, "go to fridge 1", "cool apple 2 with fridge 1"],
                 "You cool the apple 2 using the fridge 1.",
             ),
             (
-                [
-                    "go to countertop 1",
-                    "take apple 2 from countertop 1",
-                    "go to sinkbasin 1",
-                    "clean apple 2 with sinkbasin 1",
-                ],
+                [*GET_APPLE, "go to sinkbasin 1", "clean apple 2 with sinkbasin 1"],
                 "You clean the apple 2 using the sinkbasin 1.",
             ),
         ],

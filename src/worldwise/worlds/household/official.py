@@ -6,6 +6,7 @@ The games are not part of this package. `verify.how_to_obtain` says where they c
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import re
 import tarfile
@@ -235,16 +236,19 @@ class _Archive(GameSource):
 
     def raw(self) -> Iterator[tuple[str, bytes]]:
         try:
-            with tarfile.open(self._archive, mode="r|xz") as archive:
+            # tarfile's own "r|xz" takes a truncated archive for a shorter one; lzma reports it.
+            with lzma.open(self._archive) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
                 for member in archive:
                     parts = member.name.split("/")
                     if parts[-1] != GAME_FILE or len(parts) < 4 or parts[-4] != self._split:
                         continue
                     name = "/".join(parts[-4:-1])
-                    stream = archive.extractfile(member)
-                    if stream is not None and not any(word in name for word in _SKIPPED):
-                        yield name, stream.read()
-        except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+                    content = archive.extractfile(member)
+                    if content is not None and not any(word in name for word in _SKIPPED):
+                        yield name, content.read()
+                while stream.read(1 << 20):
+                    pass
+        except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
             raise GameFileError(
                 f"{self._archive}: cannot be read as a .tar.xz archive ({error or type(error).__name__}); it is "
                 "damaged or truncated, fetch it again"
@@ -274,8 +278,7 @@ class _Archive(GameSource):
 
 def _pack(file: GameFile) -> bytes:
     """What a game needs of its file, compressed: the object list before the initial facts is not read."""
-    problem = file.problem[max(0, file.problem.find("(:init")) :]
-    problem = re.sub(r"\s*\n\s*", "\n", problem)
+    problem = " ".join(file.problem[max(0, file.problem.find("(:init")) :].split())
     return zlib.compress(json.dumps([problem, file.sentence, file.walkthrough]).encode(), 1)
 
 
