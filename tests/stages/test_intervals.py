@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worldwise.stages.intervals import difference_interval, differ, proportion, wilson
+from worldwise.stages.intervals import differ, difference_interval, proportion, wilson
 
 
 def test_wilson_matches_hand_computed_values() -> None:

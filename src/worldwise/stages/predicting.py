@@ -42,8 +42,9 @@ def predict(
 ) -> list[list[Sample]]:
     """Predictions of the next observation after each transition's action.
 
-    A prompt goes through the model once however many tries follow: its slot is extended, then forked.
-    Every draw derives from (seed, transition id, try), so neither batch nor order matters.
+    A prompt goes through the model once however many tries follow, and what the turns of an episode have in
+    common goes through it once as well. Every draw derives from (seed, transition id, try), so neither batch
+    nor order matters.
 
     Args:
         actor: the weights that predict; all its slots must be free.
@@ -136,40 +137,67 @@ def _row(
 
 
 def _waves(transitions: Sequence[Transition], size: int) -> Iterator[list[int]]:
-    """Indices of the transitions of each wave; prompts of similar length go together."""
-    order = sorted(range(len(transitions)), key=lambda i: (len(transitions[i].prompt_ids), i))
+    """Indices of the transitions of each wave; the turns of an episode go together, in their order."""
+    order = sorted(range(len(transitions)), key=lambda i: (transitions[i].episode_id, transitions[i].turn, i))
     for start in range(0, len(order), size):
         yield order[start : start + size]
+
+
+def _chains(prompts: Sequence[NDArray[np.int32]]) -> list[list[int]]:
+    """Runs of neighbouring prompts each of which begins with the one before it."""
+    chains: list[list[int]] = []
+    for index, prompt in enumerate(prompts):
+        before = prompts[index - 1] if index else prompt
+        if index and len(before) < len(prompt) and np.array_equal(prompt[: len(before)], before):
+            chains[-1].append(index)
+        else:
+            chains.append([index])
+    return chains
 
 
 def _predict_wave(
     actor: Actor, wave: Sequence[Transition], tries: int, sampling: Sampling, seed: int
 ) -> list[list[Sample]]:
     engine, agent = actor.engine, actor.agent
-    prompts = [agent.predict_prompt(transition.prompt_ids) for transition in wave]
-    for transition, prompt in zip(wave, prompts, strict=True):
-        if len(prompt) + 1 > engine.max_length:
+    questions = [agent.predict_prompt(item.prompt_ids)[len(item.prompt_ids) :].tolist() for item in wave]
+    for item, question in zip(wave, questions, strict=True):
+        if len(item.prompt_ids) + len(question) >= engine.max_length:
             raise StageError(
-                f"the prompt of {transition.transition_id} has {len(prompt)} tokens and the engine holds "
-                f"{engine.max_length}: raise rollout.max_episode_tokens, or collect shorter episodes"
+                f"the prompt of {item.transition_id} has {len(item.prompt_ids) + len(question)} tokens and the "
+                f"engine holds {engine.max_length}: raise rollout.max_episode_tokens, or collect shorter episodes"
             )
-    slots = [[engine.open()] for _ in wave]
+    slots = _open_slots(actor, [item.prompt_ids for item in wave], tries)
     try:
-        engine.extend({own[0]: prompt[:-1].tolist() for own, prompt in zip(slots, prompts, strict=True)})
-        for own in slots:
-            own += [engine.fork(own[0]) for _ in range(tries - 1)]
         requests = [
-            Request(slot, prompt[-1:].tolist(), derive_seed(seed, transition.transition_id, number))
-            for own, prompt, transition in zip(slots, prompts, wave, strict=True)
+            Request(slot, question, derive_seed(seed, item.transition_id, number))
+            for own, question, item in zip(slots, questions, wave, strict=True)
             for number, slot in enumerate(own)
         ]
         completions = engine.generate(requests, sampling, agent.stop_ids)
     finally:
-        for own in slots:
-            for slot in own:
-                engine.close(slot)
+        # Youngest first: a slot that others grew out of is closed behind them and nothing has to be copied.
+        for slot in sorted((slot for own in slots for slot in own), reverse=True):
+            engine.close(slot)
     samples = [_read(completion, agent) for completion in completions]
     return [samples[start : start + tries] for start in range(0, len(samples), tries)]
+
+
+def _open_slots(actor: Actor, prompts: Sequence[NDArray[np.int32]], tries: int) -> list[list[int]]:
+    """`tries` slots per prompt that hold it; what prompts of a chain have in common is run once.
+
+    The chain's own slot grows from prompt to prompt, the others are forked off it; it serves the last prompt.
+    """
+    engine, chains = actor.engine, _chains(prompts)
+    stems = [engine.open() for _ in chains]
+    slots: list[list[int]] = [[] for _ in prompts]
+    for step in range(max(map(len, chains), default=0)):
+        growing = [(stem, chain) for stem, chain in zip(stems, chains, strict=True) if step < len(chain)]
+        held = {stem: len(prompts[chain[step - 1]]) if step else 0 for stem, chain in growing}
+        engine.extend({stem: prompts[chain[step]][held[stem] :].tolist() for stem, chain in growing})
+        for stem, chain in growing:
+            own = [stem] if step == len(chain) - 1 else []
+            slots[chain[step]] = own + [engine.fork(stem) for _ in range(tries - len(own))]
+    return slots
 
 
 def _read(completion: Completion, agent: Agent) -> Sample:
