@@ -170,6 +170,7 @@ def test_sizes_keep_their_limits(size: str) -> None:
         assert max(copies.values()) <= max(2, config.copies_max)
         others = len(game.things) - copies[game.goal.object_type]
         assert others <= config.distractors_max + (game.goal.target_type == "DeskLamp")
+        assert others <= round(1.5 * len(game.receptacles)) + (game.goal.target_type == "DeskLamp")
 
 
 def test_small_rooms_have_the_asked_number_of_places() -> None:

@@ -187,10 +187,7 @@ def _rewards_are_in_range(check: Check) -> Iterator[str]:
         if not all(math.isfinite(reward) for reward in rewards):
             yield f"task {played.task.task_id!r} gave a reward that is not finite"
         elif sum(rewards) > check.family.max_return + 1e-9:
-            yield (
-                f"task {played.task.task_id!r} returned {sum(rewards)}, "
-                f"above max_return={check.family.max_return}"
-            )
+            yield (f"task {played.task.task_id!r} returned {sum(rewards)}, above max_return={check.family.max_return}")
 
 
 def _progress_is_in_range(check: Check) -> Iterator[str]:

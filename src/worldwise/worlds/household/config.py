@@ -45,7 +45,8 @@ class HouseholdConfig(FrozenConfig):
             largest size (kitchen 30, bedroom 20, living room 18, bathroom 14) as a further limit,
             and no room is smaller than half of the larger limit.
         same_type_max: most places of one type in a room.
-        distractors_min, distractors_max: number of objects that the goal does not speak of.
+        distractors_min, distractors_max: number of objects that the goal does not speak of, at most
+            1.5 for each place of the room.
         copies_max: most objects of the goal's type (two tasks have at least 2), and of any other.
         shared_spots: let neighbouring places share one standing place, as the official rooms do.
         layouts: number of different rooms of each kind that train and valid_seen play in.
@@ -119,7 +120,7 @@ SIZES: dict[str, dict[str, object]] = {
     "full": {
         "receptacles_min": 6,
         "receptacles_max": 30,
-        "distractors_min": 16,
+        "distractors_min": 14,
         "distractors_max": 36,
         "copies_max": 4,
     },

@@ -79,21 +79,15 @@ class GeneratedGames:
         number = size if count is None else count
         if not 0 <= number <= size:
             raise WorldError(
-                f"count={count} is outside of 0..{size}, the games of {split}: "
-                f"raise {split}_games or ask for fewer"
+                f"count={count} is outside of 0..{size}, the games of {split}: raise {split}_games or ask for fewer"
             )
         kinds = (task_type_of(self._config, split, index) for index in range(number))
-        return [
-            Task(f"generated/{split}/{index}", kind, split, {"index": index})
-            for index, kind in enumerate(kinds)
-        ]
+        return [Task(f"generated/{split}/{index}", kind, split, {"index": index}) for index, kind in enumerate(kinds)]
 
     def __call__(self, task: Task) -> Game:
         index = task.payload.get("index")
         if not isinstance(index, int):
-            raise WorldError(
-                f"task {task.task_id!r} has index={index!r} in its payload: it is not a generated game"
-            )
+            raise WorldError(f"task {task.task_id!r} has index={index!r} in its payload: it is not a generated game")
         return generate_game(self._config, task.split, index)
 
 

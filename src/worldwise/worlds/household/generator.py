@@ -32,6 +32,7 @@ from worldwise.worlds.household.objects import (
 from worldwise.worlds.household.plan import plan_walkthrough
 from worldwise.worlds.household.rooms import (
     APPLIANCE,
+    DISTRACTORS_A_PLACE,
     GOAL_FORMS,
     ROOMS,
     STATE_OF_TASK,
@@ -205,7 +206,8 @@ def _lay_distractors(
     """Other objects, as frequent as the room has them; fewer where the room is too small to hold them."""
     kinds = [kind for kind in ROOMS[room].objects if taken[kind] == 0]
     weights = [ROOMS[room].objects[kind] for kind in kinds]
-    number = rng.randint(config.distractors_min, config.distractors_max)
+    most = round(DISTRACTORS_A_PLACE * sum(map(len, by_type.values())))
+    number = rng.randint(min(config.distractors_min, most), min(config.distractors_max, most))
     lying: list[tuple[str, int]] = []
     for kind in rng.choices(kinds, weights, k=2 * number):
         if len(lying) == number:

@@ -112,13 +112,9 @@ _USUAL: dict[str, str] = {
         "Cabinet 30 CounterTop 24 Fridge 15 DiningTable 13 SinkBasin 6 Microwave 4 Shelf 6 SideTable 2 "
         "Desk 40 CoffeeTable 26 TVStand 15 Dresser 13"
     ),
-    "Box": (
-        "DiningTable 22 Sofa 21 CoffeeTable 20 SideTable 8 Desk 12 Shelf 6 Cabinet 5 Dresser 5 ArmChair 4"
-    ),
+    "Box": ("DiningTable 22 Sofa 21 CoffeeTable 20 SideTable 8 Desk 12 Shelf 6 Cabinet 5 Dresser 5 ArmChair 4"),
     "Bread": "CounterTop 54 DiningTable 28 Fridge 14 SideTable 4",
-    "ButterKnife Fork Knife Spatula Spoon": (
-        "CounterTop 42 DiningTable 22 Drawer 22 SinkBasin 9 SideTable 5"
-    ),
+    "ButterKnife Fork Knife Spatula Spoon": ("CounterTop 42 DiningTable 22 Drawer 22 SinkBasin 9 SideTable 5"),
     "CD": "Drawer 28 Desk 21 Dresser 13 SideTable 12 GarbageCan 7 Shelf 8 DiningTable 5 Cabinet 2 Safe 3",
     "Candle": (
         "CounterTop 28 Toilet 27 Cabinet 13 Drawer 12 Shelf 7 SideTable 20 CoffeeTable 25 DiningTable 18 "
@@ -139,8 +135,7 @@ _USUAL: dict[str, str] = {
     "Cup": ("Cabinet 30 CounterTop 24 Fridge 15 DiningTable 13 SinkBasin 6 Microwave 4 Shelf 6 SideTable 2"),
     "DeskLamp": "Desk 38 SideTable 34 Dresser 22 Shelf 8 CoffeeTable 6",
     "DishSponge": (
-        "CounterTop 24 Cabinet 20 Drawer 20 DiningTable 12 SinkBasin 8 GarbageCan 4 BathtubBasin 8 "
-        "Toilet 4 Shelf 4"
+        "CounterTop 24 Cabinet 20 Drawer 20 DiningTable 12 SinkBasin 8 GarbageCan 4 BathtubBasin 8 Toilet 4 Shelf 4"
     ),
     "Glassbottle WineBottle": "Cabinet 28 CounterTop 33 DiningTable 18 GarbageCan 6 Fridge 6 Shelf 9",
     "HandTowel": "HandTowelHolder 90 CounterTop 5 Shelf 3 Cabinet 2",
@@ -178,28 +173,22 @@ _USUAL: dict[str, str] = {
         "Desk 20 Shelf 3 Ottoman 2 CounterTop 5"
     ),
     "SoapBar": (
-        "CounterTop 20 Toilet 16 SinkBasin 15 Cabinet 13 BathtubBasin 12 Drawer 11 GarbageCan 6 Shelf 5 "
-        "Cart 2"
+        "CounterTop 20 Toilet 16 SinkBasin 15 Cabinet 13 BathtubBasin 12 Drawer 11 GarbageCan 6 Shelf 5 Cart 2"
     ),
     "SoapBottle SprayBottle": (
         "CounterTop 30 Toilet 24 Cabinet 20 GarbageCan 9 Shelf 8 DiningTable 12 SideTable 3 Cart 4 Drawer 3"
     ),
     "Statue Vase": (
-        "Shelf 30 CoffeeTable 22 DiningTable 14 SideTable 14 Dresser 12 CounterTop 10 TVStand 7 Desk 8 "
-        "Cabinet 3 Safe 1"
+        "Shelf 30 CoffeeTable 22 DiningTable 14 SideTable 14 Dresser 12 CounterTop 10 TVStand 7 Desk 8 Cabinet 3 Safe 1"
     ),
     "Television": "TVStand 50 Dresser 40 CoffeeTable 6 SideTable 4",
     "TissueBox": (
         "CoffeeTable 30 SideTable 18 CounterTop 25 Shelf 15 DiningTable 15 Desk 25 Drawer 14 TVStand 6 "
         "Dresser 3 Toilet 2 Cart 3 Cabinet 3 GarbageCan 2"
     ),
-    "ToiletPaper": (
-        "Toilet 24 CounterTop 22 Cabinet 13 ToiletPaperHanger 12 Drawer 11 GarbageCan 9 Shelf 7 Dresser 2"
-    ),
+    "ToiletPaper": ("Toilet 24 CounterTop 22 Cabinet 13 ToiletPaperHanger 12 Drawer 11 GarbageCan 9 Shelf 7 Dresser 2"),
     "Towel": "TowelHolder 100",
-    "Watch": (
-        "CoffeeTable 25 Drawer 22 SideTable 18 Dresser 11 DiningTable 10 TVStand 10 Shelf 8 Desk 12 Safe 2"
-    ),
+    "Watch": ("CoffeeTable 25 Drawer 22 SideTable 18 Dresser 11 DiningTable 10 TVStand 10 Shelf 8 Desk 12 Safe 2"),
     "WateringCan": "CoffeeTable 45 Shelf 35 SideTable 15 Dresser 5",
 }
 """Object types -> type of place and how often they lie there, in pairs."""

@@ -113,8 +113,7 @@ def kind_of(name: str) -> str:
 
 
 _PRIOR = {
-    thing.lower(): {place.lower(): weight for place, weight in places.items()}
-    for thing, places in PLACES.items()
+    thing.lower(): {place.lower(): weight for place, weight in places.items()} for thing, places in PLACES.items()
 }
 _FITS = {place.lower(): {thing.lower() for thing in things} for place, things in FITS.items()}
 _DOORS = {place.lower() for place in OPENABLE_SHARE}
@@ -282,9 +281,7 @@ class SearchingOracle:
             return self._obtain(memory, admissible, avoid=target)
         if goal.verb and (memory.held, goal.verb) not in memory.states:
             place = _first_of(memory, APPLIANCE[goal.verb].lower())
-            return self._at(
-                memory, admissible, place, f"{goal.verb} {memory.held} with {place}", opened=False
-            )
+            return self._at(memory, admissible, place, f"{goal.verb} {memory.held} with {place}", opened=False)
         return self._at(memory, admissible, target, f"move {memory.held} to {target}", opened=True)
 
     def _target(self, memory: Memory) -> str:
@@ -305,9 +302,7 @@ class SearchingOracle:
             (name, place)
             for name, place in memory.known.items()
             if kind_of(name) == goal.object_type
-            and not (
-                place == avoid and (goal.number == 2 or not goal.verb or (name, goal.verb) in memory.states)
-            )
+            and not (place == avoid and (goal.number == 2 or not goal.verb or (name, goal.verb) in memory.states))
         ]
         if not found:
             return self._search(memory, admissible, goal.object_type)
@@ -334,9 +329,7 @@ class SearchingOracle:
             for command in admissible:
                 if command.startswith(f"move {memory.held} to "):
                     return command
-        return self._at(
-            memory, admissible, memory.source, f"move {memory.held} to {memory.source}", opened=True
-        )
+        return self._at(memory, admissible, memory.source, f"move {memory.held} to {memory.source}", opened=True)
 
     @staticmethod
     def _at(memory: Memory, admissible: Sequence[str] | None, place: str, command: str, opened: bool) -> str:

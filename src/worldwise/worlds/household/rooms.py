@@ -38,6 +38,8 @@ SAME_SPOT: dict[str, tuple[tuple[str, float], ...]] = {
 }
 """For a type: with which other type it shares the agent's standing place, and how often."""
 MOST_AT_ONE_SPOT = 4
+DISTRACTORS_A_PLACE = 1.5
+"""Most objects beside the goal's, for each place of a room: a bathroom is emptier than a kitchen."""
 
 
 @dataclass(frozen=True, slots=True)
