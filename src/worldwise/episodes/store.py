@@ -100,7 +100,11 @@ def read_episode_columns(folder: Path, columns: Sequence[str], prefix: str = "")
     Raises:
         FileNotFoundError: there is no shard.
     """
-    return pa.concat_tables([pq.read_table(path, columns=list(columns)) for path in _present(folder, prefix)])
+    tables = []
+    for path in _present(folder, prefix):
+        with pq.ParquetFile(path) as file:
+            tables.append(file.read(columns=list(columns)))
+    return pa.concat_tables(tables)
 
 
 def write_transitions(path: Path, transitions: Sequence[Transition]) -> None:
