@@ -112,7 +112,8 @@ class RolloutStats:
         rejected: turns whose action the world did not understand.
         restarts: contexts built from scratch after an episode's first turn.
         failures: episodes that a broken world or engine, or a time limit, ended.
-        context_tokens: tokens in the contexts of all turns.
+        context_tokens: tokens that the turns had to read: their contexts, and the last token of the response
+            before, which was sampled but never read by the model.
         prefix_tokens: context tokens that the engine ran through the model.
         sampled_tokens: tokens in the responses.
         engine_seconds: wall seconds inside the engine.

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from worldwise.agents.agent import Agent
 from worldwise.generation.protocol import Trie
+from worldwise.generation.sampling import build_trie
 
 _REMEMBERED = 16384
 
@@ -31,18 +32,4 @@ class Restrictions:
         return self._remembered(tuple(admissible))
 
     def _build(self, admissible: tuple[str, ...]) -> Trie:
-        return trie_of(self._agent.allowed_sequences(admissible))
-
-
-def trie_of(sequences: Sequence[Sequence[int]]) -> Trie:
-    """A trie whose paths from the root to the leaves are the sequences; node 0 is the root."""
-    children: list[dict[int, int]] = [{}]
-    for sequence in sequences:
-        node = 0
-        for token in sequence:
-            following = children[node].get(token)
-            if following is None:
-                following = children[node][token] = len(children)
-                children.append({})
-            node = following
-    return Trie(tuple(children))
+        return build_trie(self._agent.allowed_sequences(admissible))

@@ -315,5 +315,5 @@ class _Scheduler:
             stats.invalid += not turn.format_valid
             stats.unfinished += not turn.finished
             stats.rejected += not turn.accepted
-            stats.context_tokens += len(turn.context_ids)
+            stats.context_tokens += len(turn.context_ids) + (not turn.restart)
             stats.sampled_tokens += len(turn.response_ids)
