@@ -100,11 +100,11 @@ def test_thousands_of_default_games_are_won_by_their_walkthrough() -> None:
     family = HouseholdFamily(CONFIGS["default"])
     world = family.new()
     won = 0
-    for task in family.tasks("train", 3000):
+    for task in family.tasks("train", 2000):
         world.reset(task, 0)
         for command in world.game.walkthrough or ():
             won += world.step(command).info.success
-    assert won == 3000
+    assert won == 2000
 
 
 def test_a_game_depends_on_config_split_and_index_alone() -> None:
@@ -115,7 +115,7 @@ def test_a_game_depends_on_config_split_and_index_alone() -> None:
     assert forward[0] != generate_game(HouseholdConfig(seed=1), "train", 0)
 
 
-@pytest.mark.parametrize("size", ["tiny", "default", "full"])
+@pytest.mark.parametrize("size", ["tiny", "default"])
 def test_no_two_splits_share_a_game(size: str) -> None:
     keys = {split: {content_key(game) for game in games(size, split, 2000)} for split in SPLITS}
     assert not keys["train"] & keys["valid_seen"]
