@@ -1,8 +1,10 @@
-"""Configuration as Kedro's OmegaConfigLoader reads it, with two conveniences of this project.
+"""Configuration as Kedro's OmegaConfigLoader reads it, with three conveniences of this project.
 
 - `world: webshop` means `world: {name: webshop}`, in files and in `--params` alike.
 - `${parameter:world.name}` in any configuration file is the parameter's value after all overrides, so that
   the paths of the catalog carry the world that is played.
+- `${games:}` is the world's name, followed by where its games come from if that is not the default: results
+  on `household_official` games lie beside those on `household` ones, not among them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from typing import Any
 from kedro.config import OmegaConfigLoader
 from omegaconf import OmegaConf
 
+DEFAULT_SOURCE = "generated"
+"""Source of games that needs no mention in a path."""
+
 
 def _named_world(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters with a world given by its bare name written out."""
@@ -21,7 +26,7 @@ def _named_world(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 class WorldwiseConfigLoader(OmegaConfigLoader):
-    """OmegaConfigLoader that knows worlds by name and the resolver `parameter`."""
+    """OmegaConfigLoader that knows worlds by name and the resolvers `parameter` and `games`."""
 
     def __init__(
         self,
@@ -32,6 +37,7 @@ class WorldwiseConfigLoader(OmegaConfigLoader):
     ) -> None:
         super().__init__(conf_source, env=env, runtime_params=_named_world(runtime_params or {}), **options)
         OmegaConf.register_new_resolver("parameter", self._parameter, replace=True)
+        OmegaConf.register_new_resolver("games", self._games, replace=True)
 
     def __getitem__(self, key: str) -> dict[str, Any]:
         config = super().__getitem__(key)
@@ -44,3 +50,8 @@ class WorldwiseConfigLoader(OmegaConfigLoader):
                 raise KeyError(f"${{parameter:{path}}} asks for a parameter that no configuration file has")
             value = value[part]
         return value
+
+    def _games(self) -> str:
+        world = self["parameters"]["world"]
+        source = (world.get(world["name"]) or {}).get("source", DEFAULT_SOURCE)
+        return str(world["name"]) if source == DEFAULT_SOURCE else f"{world['name']}_{source}"

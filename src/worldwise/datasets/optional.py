@@ -1,0 +1,24 @@
+"""Results that a report shows where they are stored and goes without where they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kedro_datasets.json import JSONDataset
+
+from worldwise.datasets.episodes import EpisodesDataset
+
+
+class OptionalJSONDataset(JSONDataset):  # type: ignore[misc]
+    """A JSON file; loading gives None while nothing is stored."""
+
+    def load(self) -> Any:
+        return super().load() if self.exists() else None
+
+
+class OptionalEpisodesDataset(EpisodesDataset):
+    """Episodes; loading gives None while none are stored."""
+
+    def load(self) -> Path | None:  # type: ignore[override]
+        return super().load() if self.exists() else None

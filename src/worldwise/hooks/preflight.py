@@ -1,0 +1,34 @@
+"""Refuses a run whose input is wrong, before anything expensive begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kedro.framework.context import KedroContext
+from kedro.framework.hooks import hook_impl
+from kedro.io import DataCatalog
+from kedro.pipeline import Pipeline
+
+
+class PreflightHooks:
+    """Checks parameters as soon as they are read, then the world, the model, what is stored, and the disk.
+
+    The checks import the stages and with them torch, so they are imported only where a project is loaded.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, Any] = {}
+
+    @hook_impl
+    def after_context_created(self, context: KedroContext) -> None:
+        from worldwise.pipelines.parameters import validated
+
+        self._blocks = validated(context.config_loader["parameters"])
+
+    @hook_impl
+    def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: DataCatalog) -> None:
+        from worldwise.pipelines.preflight import preflight
+        from worldwise.pipelines.storage import check_storage
+
+        preflight(self._blocks)
+        check_storage(pipeline, catalog, run_params, self._blocks)

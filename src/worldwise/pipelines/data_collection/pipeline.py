@@ -1,0 +1,41 @@
+"""Wiring of the data collection."""
+
+from __future__ import annotations
+
+from kedro.pipeline import Pipeline, node
+
+from worldwise.pipelines.data_collection import nodes
+from worldwise.pipelines.support import MODEL_SETTINGS
+
+
+def create_preparation() -> Pipeline:
+    """Tasks and the model to start from; every whole pipeline begins so."""
+    return create_tasks() + Pipeline(
+        [node(nodes.prepare_base_model, "params:model", "base_model", name="prepare_base_model")]
+    )
+
+
+def create_tasks() -> Pipeline:
+    """The tasks alone."""
+    inputs = ["params:world", "params:tasks", "params:evaluate"]
+    return Pipeline([node(nodes.prepare_tasks, inputs, "tasks", name="prepare_tasks")])
+
+
+def create_pipeline() -> Pipeline:
+    """Preparation, play, transitions."""
+    return create_preparation() + Pipeline(
+        [
+            node(
+                nodes.collect_episodes,
+                ["base_model", "tasks", "params:collect", *MODEL_SETTINGS],
+                "collected_episodes",
+                name="collect_episodes",
+            ),
+            node(
+                nodes.extract_transitions,
+                ["collected_episodes", "params:collect", "params:seed", "params:world"],
+                ["transitions", "transition_counts"],
+                name="extract_transitions",
+            ),
+        ]
+    )

@@ -1,0 +1,114 @@
+"""Nodes of the evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from worldwise.agents.config import AgentConfig
+from worldwise.episodes.record import Episode
+from worldwise.episodes.store import write_episodes
+from worldwise.episodes.transitions import Transition
+from worldwise.generation.models import ModelConfig
+from worldwise.ledger.publish import scratch_folder
+from worldwise.pipelines.conversion import TaskTable, tasks_from_json
+from worldwise.pipelines.support import stage_context
+from worldwise.reports.browser import choose
+from worldwise.rollouts.config import RolloutConfig
+from worldwise.stages import evaluate as stage
+from worldwise.stages.acting_scores import report_acting
+from worldwise.stages.actor import Checkpoint, StageContext, load_checkpoint
+from worldwise.stages.encoder import Encoder, EncoderConfig, SentenceEncoder
+from worldwise.stages.yardsticks import score_yardsticks as score_scripted
+from worldwise.worlds.registry import WorldConfig
+
+Evaluation = dict[str, Any]
+
+
+def evaluate_base(
+    base_model: Path,
+    tasks: TaskTable,
+    evaluate: stage.EvaluateConfig,
+    encoder: EncoderConfig,
+    seed: int,
+    world: WorldConfig,
+    agent: AgentConfig,
+    rollout: RolloutConfig,
+    model: ModelConfig,
+) -> tuple[Path, Evaluation, list[Transition]]:
+    """How the base model acts and predicts, and the transitions that every model is then asked to predict."""
+    context = stage_context(seed, world, agent, rollout)
+    base = load_checkpoint(base_model, "base", model)
+    episodes = list(stage.evaluate_acting(base, tasks_from_json(tasks), evaluate, context))
+    held_out = stage.held_out_transitions(episodes, evaluate, context)
+    folder, result = _scored(base, episodes, held_out, evaluate, context, SentenceEncoder(encoder))
+    return folder, result, held_out
+
+
+def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
+    """The node function that evaluates a trained model under a name."""
+
+    def evaluate_model(
+        trained_model: Path,
+        base_model: Path,
+        tasks: TaskTable,
+        held_out_transitions: list[Transition],
+        evaluate: stage.EvaluateConfig,
+        encoder: EncoderConfig,
+        seed: int,
+        world: WorldConfig,
+        agent: AgentConfig,
+        rollout: RolloutConfig,
+        model: ModelConfig,
+    ) -> tuple[Path, Evaluation]:
+        """How a trained model acts and predicts, and how much of it training changed."""
+        context = stage_context(seed, world, agent, rollout)
+        trained = load_checkpoint(trained_model, version, model)
+        episodes = list(stage.evaluate_acting(trained, tasks_from_json(tasks), evaluate, context))
+        folder, result = _scored(trained, episodes, held_out_transitions, evaluate, context, SentenceEncoder(encoder))
+        changed = stage.weights_changed(load_checkpoint(base_model, "base", model), trained)
+        return folder, {**result, "weights_changed": changed}
+
+    return evaluate_model
+
+
+def score_yardsticks(
+    tasks: TaskTable,
+    evaluate: stage.EvaluateConfig,
+    seed: int,
+    world: WorldConfig,
+    agent: AgentConfig,
+    rollout: RolloutConfig,
+) -> Evaluation:
+    """What random and oracle play reach on the same tasks."""
+    context = stage_context(seed, world, agent, rollout)
+    reports = score_scripted(tasks_from_json(tasks), evaluate, context)
+    return {name: report.model_dump(mode="json") for name, report in reports.items()}
+
+
+def _scored(
+    checkpoint: Checkpoint,
+    episodes: list[Episode],
+    held_out: list[Transition],
+    config: stage.EvaluateConfig,
+    context: StageContext,
+    encoder: Encoder,
+) -> tuple[Path, Evaluation]:
+    """The episodes stored (those for the browser with the model's own predictions), and all scores."""
+    acting = report_acting(checkpoint.version, episodes)
+    world_model, _ = stage.score_world_model(checkpoint, held_out, config, context, encoder)
+    shown = choose(episodes, config.shown_episodes)
+    predicted = {
+        episode.episode_id: episode for episode in stage.with_predictions(checkpoint, shown, config, context, encoder)
+    }
+    folder = scratch_folder("episodes")
+    write_episodes(folder, [predicted.get(episode.episode_id, episode) for episode in episodes])
+    result = {
+        "acting": acting.model_dump(mode="json"),
+        "world_model": world_model.model_dump(mode="json"),
+        "evaluated_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": context.seed,
+    }
+    return folder, result

@@ -1,0 +1,53 @@
+"""Wiring of the evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kedro.pipeline import Pipeline, node
+
+from worldwise.pipelines.evaluation import nodes
+from worldwise.pipelines.support import MODEL_SETTINGS, SETTINGS
+
+WEIGHTS = {
+    "rwml": "world_model",
+    "policy": "policy_model",
+    "rl_only": "rl_only_model",
+    "wm_sft": "wm_sft_model",
+    "wm_sft_policy": "wm_sft_policy_model",
+}
+"""Name of a trained model in results -> dataset of its weights."""
+
+
+def create_pipeline(models: Iterable[str]) -> Pipeline:
+    """The yardsticks, the base model, and the trained models named.
+
+    Args:
+        models: keys of `WEIGHTS`.
+    """
+    settings = ["params:evaluate", "params:encoder", *MODEL_SETTINGS]
+    return Pipeline(
+        [
+            node(
+                nodes.score_yardsticks,
+                ["tasks", "params:evaluate", *SETTINGS],
+                "yardsticks",
+                name="score_yardsticks",
+            ),
+            node(
+                nodes.evaluate_base,
+                ["base_model", "tasks", *settings],
+                ["base_evaluation_episodes", "base_evaluation", "held_out_transitions"],
+                name="evaluate_base",
+            ),
+            *(
+                node(
+                    nodes.evaluate_as(model),
+                    [WEIGHTS[model], "base_model", "tasks", "held_out_transitions", *settings],
+                    [f"{model}_evaluation_episodes", f"{model}_evaluation"],
+                    name=f"evaluate_{model}",
+                )
+                for model in models
+            ),
+        ]
+    )

@@ -1,0 +1,139 @@
+"""The parameter blocks of a run: their names, their types, and errors that say what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from worldwise.agents.config import AgentConfig
+from worldwise.config import FrozenConfig
+from worldwise.generation.models import ModelConfig
+from worldwise.pipelines.errors import InputError
+from worldwise.rollouts.config import RolloutConfig
+from worldwise.stages.base_model.build import BaseModelConfig
+from worldwise.stages.collect import CollectConfig
+from worldwise.stages.encoder import EncoderConfig
+from worldwise.stages.evaluate import EvaluateConfig
+from worldwise.stages.midtrain import RwmlConfig
+from worldwise.stages.subsample import SubsampleConfig
+from worldwise.stages.supervised import SupervisedConfig
+from worldwise.stages.train_policy import PolicyConfig
+from worldwise.worlds.registry import WorldConfig
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class ComputeConfig(FrozenConfig):
+    """What the machine gives. Changes speed, not results.
+
+    Attributes:
+        threads: torch threads of the process; None leaves torch's own choice (the physical cores).
+    """
+
+    threads: int | None = Field(None, ge=1, le=1024)
+
+
+class TasksConfig(FrozenConfig):
+    """Which training tasks a run uses.
+
+    Attributes:
+        split: the world's split they come from.
+        train: tasks to collect and to train on.
+        held_out: training tasks that only the checks between updates play; they follow on the others.
+    """
+
+    split: str = "train"
+    train: int = Field(2048, ge=1)
+    held_out: int = Field(64, ge=1)
+
+
+class ReportConfig(FrozenConfig):
+    """What the report shows.
+
+    Attributes:
+        episodes: evaluation episodes of each model in the browser of the HTML report.
+    """
+
+    episodes: int = Field(12, ge=0, le=500)
+
+
+BLOCKS: dict[str, Any] = {
+    "seed": Seed,
+    "world": WorldConfig,
+    "tasks": TasksConfig,
+    "model": ModelConfig,
+    "agent": AgentConfig,
+    "rollout": RolloutConfig,
+    "collect": CollectConfig,
+    "encoder": EncoderConfig,
+    "subsample": SubsampleConfig,
+    "rwml": RwmlConfig,
+    "wm_sft": SupervisedConfig,
+    "policy": PolicyConfig,
+    "evaluate": EvaluateConfig,
+    "base_model": BaseModelConfig,
+    "report": ReportConfig,
+    "compute": ComputeConfig,
+}
+"""Parameter block -> its type. A new block adds a line here and a `conf/base/parameters_*.yml`."""
+
+NOT_BLOCKS = frozenset({"data_root"})
+"""Top-level parameters that only configuration files read."""
+
+
+def validated(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameter blocks as their types.
+
+    Args:
+        raw: block name -> what the configuration files and `--params` say.
+
+    Raises:
+        InputError: an unknown block or key, a wrong type, a value outside of its range, a missing block. All
+            findings at once.
+    """
+    findings = [_unknown(name, BLOCKS) for name in raw if name not in BLOCKS and name not in NOT_BLOCKS]
+    values: dict[str, Any] = {}
+    for name, kind in BLOCKS.items():
+        if name not in raw:
+            findings.append(f"parameter {name} is missing from the configuration files: conf/base has it")
+            continue
+        try:
+            values[name] = TypeAdapter(kind).validate_python(raw[name])
+        except ValidationError as error:
+            findings += _explain(name, kind, error)
+    if findings:
+        raise InputError(*findings)
+    return values
+
+
+def _unknown(name: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name.rsplit(".", 1)[-1], known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(sorted(known))}"
+    return f"parameter {name} is not known; {hint}"
+
+
+def _explain(block: str, kind: Any, error: ValidationError) -> Iterator[str]:
+    for detail in error.errors(include_url=False):
+        path = ".".join([block, *(str(part) for part in detail["loc"])])
+        if detail["type"] == "extra_forbidden":
+            yield _unknown(path, _fields(kind, detail["loc"][:-1]))
+        elif detail["type"] == "value_error":
+            yield f"parameter {path}: {detail['ctx']['error']}"
+        else:
+            message = detail["msg"][0].lower() + detail["msg"][1:]
+            yield f"parameter {path} is {detail['input']!r}: {message}"
+
+
+def _fields(kind: Any, location: tuple[int | str, ...]) -> Mapping[str, Any]:
+    """The keys that the block inside `kind` at `location` knows; empty where that is no block."""
+    for part in location:
+        inner = kind.model_fields.get(part) if _is_block(kind) else None
+        kind = inner.annotation if inner is not None else None
+    return dict(kind.model_fields) if _is_block(kind) else {}
+
+
+def _is_block(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, FrozenConfig)

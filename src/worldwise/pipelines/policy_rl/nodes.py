@@ -1,0 +1,58 @@
+"""Nodes of policy RL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from worldwise.agents.config import AgentConfig
+from worldwise.episodes.store import write_episodes
+from worldwise.generation.models import ModelConfig
+from worldwise.ledger.publish import scratch_folder
+from worldwise.pipelines.conversion import TaskTable, tasks_from_json
+from worldwise.pipelines.support import stage_context, stored
+from worldwise.rollouts.config import RolloutConfig
+from worldwise.stages import train_policy as stage
+from worldwise.stages.actor import load_checkpoint
+from worldwise.worlds.registry import WorldConfig
+
+PolicyNode = Callable[..., tuple[Path, dict[str, Any], Path]]
+
+
+def train_policy_as(version: str) -> PolicyNode:
+    """The node function that trains a policy under a name.
+
+    Args:
+        version: name of the resulting weights, and of the random streams of this training.
+    """
+
+    def train_policy(
+        start: Path,
+        tasks: TaskTable,
+        policy: stage.PolicyConfig,
+        seed: int,
+        world: WorldConfig,
+        agent: AgentConfig,
+        rollout: RolloutConfig,
+        model: ModelConfig,
+    ) -> tuple[Path, dict[str, Any], Path]:
+        """The trained policy, its curves, and the episodes of its last iteration."""
+        known = tasks_from_json(tasks)
+        episodes = scratch_folder("episodes")
+        result = stage.train_policy(
+            load_checkpoint(start, "start", model),
+            known["train"],
+            known["held_out"],
+            policy,
+            stage_context(seed, world, agent, rollout),
+            version,
+            lambda iteration, played: _keep(episodes, iteration, played),
+        )
+        return stored(result.checkpoint), {"rows": result.curve, "summary": result.summary}, episodes
+
+    return train_policy
+
+
+def _keep(folder: Path, iteration: int, played: Any) -> None:
+    write_episodes(folder, played, prefix=f"iteration-{iteration:05d}")

