@@ -26,7 +26,6 @@ class LearnerConfig(FrozenConfig):
             mini-batches by group (fewer if there are fewer groups).
         micro_batch_tokens: padded tokens per forward pass. It bounds memory and changes nothing else.
         precision: `fp32`, or `bf16` = autocast of the body with float32 weights and float32 head.
-        gradient_checkpointing: recompute activations in the backward pass (less memory, about a third
             slower).
         clip_low, clip_high: clip range of the ratio, [1 - low, 1 + high].
         dual_clip: bound of the loss of negative advantages, in advantages; None for none.
@@ -54,7 +53,6 @@ class LearnerConfig(FrozenConfig):
     updates: int = Field(1, ge=1)
     micro_batch_tokens: int = Field(8192, ge=32)
     precision: Literal["fp32", "bf16"] = "fp32"
-    gradient_checkpointing: bool = False
     clip_low: float = Field(0.2, ge=0.0, lt=1.0)
     clip_high: float = Field(0.2, ge=0.0)
     dual_clip: float | None = Field(3.0, gt=1.0)

@@ -113,7 +113,7 @@ class Learner:
             raise LearnerError("update was given no sequences: collect episodes with a valid reward first")
         parts = split_by_group(sequences, self.config.updates)
         batches = [policy_batch(part, self.config, self._device) for part in parts]
-        means = Means()
+        means = Means("optimizer_steps", "response_tokens", "input_tokens", "padded_tokens")
         with self._threads():
             if self.config.old_logprobs == "learner":
                 # The first step starts from these very weights: its old log-probabilities are its own.
@@ -156,7 +156,7 @@ class Learner:
         if len(flat) == 0:
             raise LearnerError("no token has a weight > 0: mark RESPONSE tokens, or give weights")
         share = self._tensor(flat / flat.sum(dtype=np.float64))
-        means = Means()
+        means = Means("optimizer_steps", "response_tokens", "input_tokens", "padded_tokens")
         means.count("sequences", len(sequences))
         with self._threads():
             loss = 0.0

@@ -11,11 +11,12 @@ class Means:
     Sums stay on the device in float64 until `result`, so collecting does not wait for the device.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *counts: str) -> None:
+        """`counts` are reported even if nothing is ever counted."""
         self._sums: dict[str, torch.Tensor | float] = {}
         self._counts: dict[str, int] = {}
         self._most: dict[str, torch.Tensor | float] = {}
-        self._totals: dict[str, float] = {}
+        self._totals: dict[str, float] = dict.fromkeys(counts, 0.0)
 
     def add(self, name: str, values: torch.Tensor | float) -> None:
         """Values (a tensor of any shape, or a number) of a metric that is reported as their mean."""
