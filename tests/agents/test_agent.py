@@ -153,6 +153,24 @@ def test_a_template_that_trims_keeps_the_span(
     assert trimming.decode(context.ids[slice(*context.observation_span)]) == "You see a mug 1."
 
 
+def test_templates_that_look_into_messages_are_rendered_every_time(
+    with_template: Callable[[str], PreTrainedTokenizerFast], family: WorldFamily
+) -> None:
+    curious = with_template(
+        "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' }}"
+        "{{ '(tool) ' if '<tool>' in message.content else '' }}{{ message.content + '<|im_end|>\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    agent = Agent(curious, AgentConfig(), family)
+    for context, before in (
+        (agent.first_context("<tool>5", INFO), "<|im_start|>user\n"),
+        (agent.next_context([turn(agent, 0, FIRST, "look")], "<tool>5", INFO), "\n<|im_start|>user\n"),
+    ):
+        rest = "<|im_end|>\n<|im_start|>assistant\n"
+        assert curious.decode(context.ids) == f"{before}(tool) <tool>5{rest}"
+        assert curious.decode(context.ids[slice(*context.observation_span)]) == "<tool>5"
+
+
 def test_a_worlds_text_cannot_open_or_close_a_message(
     own_tokenizer: PreTrainedTokenizerFast, family: WorldFamily
 ) -> None:

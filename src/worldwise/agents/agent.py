@@ -248,7 +248,7 @@ class Agent:
 
     def _render_first(self, observation: str, admissible: tuple[str, ...] | None) -> Context:
         content = self._prompts.first(marked(self._chat.harmless(observation)), self._safe(admissible))
-        return _context(self._chat.conversation([{"role": "user", "content": content}]), restart=True)
+        return _context(self._chat.opening(content), restart=True)
 
     def _render_next(self, observation: str, admissible: tuple[str, ...] | None, finished: bool) -> Context:
         content = self._prompts.next(marked(self._chat.harmless(observation)), self._safe(admissible))
@@ -271,7 +271,7 @@ class Agent:
             observation=marked(self._chat.harmless(observation)),
             admissible=self._safe(admissible),
         )
-        return _context(self._chat.conversation([{"role": "user", "content": content}]), restart=True)
+        return _context(self._chat.opening(content), restart=True)
 
     def _rebuilt(self, history: Sequence[Turn], observation: str, admissible: Sequence[str] | None) -> Context:
         """The whole chat rendered anew, for templates that do not preserve prefixes."""

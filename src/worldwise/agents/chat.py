@@ -8,7 +8,7 @@ special token and so a fixed border for every tokenizer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,6 +77,33 @@ def unmarked(text: str) -> tuple[str, int, int]:
     return before + inside + after, len(before), len(before) + len(inside)
 
 
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What a template puts around a message, once it is known to take the message as it is.
+
+    Rendering a template costs some 40 us; most put fixed text before and behind. `fixed` is None for
+    templates that do more (trimming, say); they are rendered every time. So are messages with a tag in
+    them, which some templates treat apart (Qwen3 looks for `<tool_response>`).
+    """
+
+    render: Callable[[str], str]
+    fixed: tuple[str, str] | None
+
+    @classmethod
+    def around(cls, render: Callable[[str], str]) -> _Frame:
+        """Finds out by two messages whether a template just frames them."""
+        plain, blanks = "a message", " \n two  lines\n "
+        before, found, behind = render(plain).partition(plain)
+        framed = found and render(blanks) == before + blanks + behind
+        return cls(render, (before, behind) if framed else None)
+
+    def put(self, content: str) -> str:
+        """The message as the template renders it."""
+        if self.fixed is None or "<" in content:
+            return self.render(content)
+        return self.fixed[0] + content + self.fixed[1]
+
+
 class ChatFormat:
     """How a tokenizer's chat template looks in tokens.
 
@@ -121,6 +148,8 @@ class ChatFormat:
         stops = {self.end_id} if eos is None else {self.end_id, int(eos)}
         self.stop_ids: tuple[int, ...] = tuple(sorted(stops))
         self.prefix_preserving = self._preserves_prefix(response)
+        self._opening = _Frame.around(self._first_message)
+        self._following = _Frame.around(self._behind_response)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, without any token added."""
@@ -144,6 +173,10 @@ class ChatFormat:
         """The system message and `messages` up to the point where the assistant speaks."""
         return self._encode_marked(self._text([*self._system, *messages], prompt=True))
 
+    def opening(self, content: str) -> Rendered:
+        """The system message and one user message, up to the point where the assistant speaks."""
+        return self._encode_marked(self._opening.put(content))
+
     def user_turn(self, content: str, finished: bool) -> Rendered:
         """What a user message adds behind a response, up to the point where the assistant speaks again.
 
@@ -151,7 +184,7 @@ class ChatFormat:
             content: the message, its observation marked.
             finished: the response before it ended with a stop token (False: one is put first).
         """
-        text = self._behind_response(content)
+        text = self._following.put(content)
         return self._encode_marked(text[len(self._end_text) if finished else 0 :])
 
     def _encode_marked(self, text: str) -> Rendered:
@@ -199,10 +232,13 @@ class ChatFormat:
         """Whether prompt + response + user turns, put together, are what the template renders."""
         first, second, third = ({"role": "user", "content": text} for text in ("one", "two", "three"))
         said = {"role": "assistant", "content": response}
-        opening = self._text([*self._system, first], prompt=True)
+        opening = self._first_message("one")
         behind = [self._behind_response(text) for text in ("two", "three")]
         grown = opening + "".join(response + turn for turn in behind)
         return grown == self._text([*self._system, first, said, second, said, third], prompt=True)
+
+    def _first_message(self, content: str) -> str:
+        return self._text([*self._system, {"role": "user", "content": content}], prompt=True)
 
     def _behind_response(self, content: str) -> str:
         """What the template puts behind a response, its end token included, when a user message follows."""
