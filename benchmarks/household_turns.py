@@ -94,6 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measures the household engine in CPU time on one core.")
     parser.add_argument("--games", type=int, default=40, help="how many official games (default 40)")
     parser.add_argument("--turns", type=int, default=200_000, help="turns to play (default 200000)")
+    parser.add_argument("--repeats", type=int, default=3, help="measure so often, report the best (default 3)")
     arguments = parser.parse_args()
     source = OfficialGames.found()
     read_ms = None
@@ -101,10 +102,14 @@ def main() -> None:
         games = [built_in_game()]
     else:
         files = list(islice(source.source("valid_seen").raw(), arguments.games))
-        begin = time.process_time()
-        games = [build_game(open_game_file(data, name), name, name) for name, data in files]
-        read_ms = (time.process_time() - begin) / len(files) * 1e3
-    played, overhead = play(games, arguments.turns)
+        reads = []
+        for _ in range(arguments.repeats):
+            begin = time.process_time()
+            games = [build_game(open_game_file(data, name), name, name) for name, data in files]
+            reads.append((time.process_time() - begin) / len(files) * 1e3)
+        read_ms = min(reads)
+    # The best of the repeats: what else runs on a shared core only ever adds.
+    played, overhead = min(play(games, arguments.turns) for _ in range(arguments.repeats))
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=Path(__file__).parent,
@@ -118,6 +123,7 @@ def main() -> None:
                 "benchmark": "household_turns",
                 "games": "built-in" if source is None else f"official valid_seen, first {len(games)}",
                 "turns": arguments.turns,
+                "repeats": arguments.repeats,
                 "turns_per_cpu_second": round(1 / played),
                 "microseconds_per_turn": round(played * 1e6, 2),
                 "of_which_random_choice": round(overhead * 1e6, 2),
