@@ -10,12 +10,13 @@ from html.parser import HTMLParser
 import pytest
 
 from worldwise.episodes.record import Episode
-from worldwise.reports.browser import choose, view
+from worldwise.reports.browser import choose, training_views, view
 from worldwise.reports.charts import bar_chart, line_chart, nice_ceiling, short
 from worldwise.reports.figures import figures
 from worldwise.reports.page import html_report
 from worldwise.reports.results import Results
 from worldwise.stages.intervals import proportion
+from worldwise.stages.policy_rows import EstimatorConfig
 
 
 def decode(ids: Sequence[int]) -> str:
@@ -67,6 +68,18 @@ def test_browser_shows_tokens_by_what_pulls_at_them(episode: Episode) -> None:
     assert {token.style for turn in view(episode, decode).turns for token in turn.tokens} == {"sampled"}
     with pytest.raises(ValueError, match="one per turn"):
         view(episode, decode, [0.5])
+
+
+def test_training_views_recompute_the_advantages_of_the_last_iteration(episode: Episode) -> None:
+    won = tuple(replace(turn, reward=float(turn.index == 1)) for turn in episode.turns)
+    last = [
+        replace(episode, episode_id="a", iteration=3),
+        replace(episode, episode_id="b", iteration=3, success=True, turns=won),
+    ]
+    estimator = EstimatorConfig(algorithm="grpo", normalize="none")
+    shown = training_views([replace(episode, iteration=2), *last], estimator, str.strip, decode, 10)
+    found = {item.episode.episode_id: [turn.advantage for turn in item.turns] for item in shown}
+    assert found == {"a": [-0.5, -0.5], "b": [0.5, 0.5]}
 
 
 def test_predictions_stand_beside_what_happened(results: Results, episode: Episode) -> None:

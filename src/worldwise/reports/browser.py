@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from worldwise.episodes.record import Episode, Turn
+from worldwise.stages.policy_rows import EstimatorConfig, turn_advantages
 from worldwise.stages.world_model_scores import exact
 
 Decode = Callable[[Sequence[int]], str]
@@ -88,6 +89,30 @@ def view(episode: Episode, decode: Decode, advantages: Sequence[float] | None = 
             for index, turn in enumerate(episode.turns)
         ),
     )
+
+
+def training_views(
+    episodes: Sequence[Episode],
+    estimator: EstimatorConfig,
+    state_key: Callable[[str], str],
+    decode: Decode,
+    limit: int,
+) -> list[EpisodeView]:
+    """A choice of training episodes with the advantages that the update gave their turns.
+
+    Args:
+        episodes: whole groups, of one iteration or several; those of the last iteration are shown.
+        estimator: the settings under which they were trained on.
+        state_key: `WorldFamily.canonical_state`.
+        decode: of the tokenizer of the model that acted.
+        limit: most episodes.
+    """
+    last = max((episode.iteration for episode in episodes), default=0)
+    trained = [episode for episode in episodes if episode.iteration == last]
+    advantages = turn_advantages(trained, estimator, state_key)
+    by_id = {episode.episode_id: values for episode, values in zip(trained, advantages, strict=True)}
+    chosen = choose([episode for episode in trained if episode.turns], limit)
+    return [view(episode, decode, by_id[episode.episode_id]) for episode in chosen]
 
 
 def choose(episodes: Sequence[Episode], limit: int) -> list[Episode]:
