@@ -49,6 +49,7 @@ class CompiledGame:
         "_going",
         "_shelves",
         "appliances",
+        "arrivals",
         "can_contain",
         "capable",
         "contents",
@@ -91,6 +92,11 @@ class CompiledGame:
 
         self.start = game.start
         self.receptacle_location = tuple(receptacle.location for receptacle in receptacles)
+        # By what follows "go": index, location and the beginning of the reply.
+        self.arrivals = {
+            f"to {place.name}": (index, place.location, f"You arrive at {place.name}. ")
+            for index, place in enumerate(receptacles)
+        }
         self.openable = tuple(receptacle.openable for receptacle in receptacles)
         here: dict[int, list[int]] = defaultdict(list)
         for index, location in enumerate(self.receptacle_location):
@@ -153,8 +159,8 @@ class CompiledGame:
     def __reduce__(self) -> tuple[type[CompiledGame], tuple[Game]]:
         return CompiledGame, (self.game,)
 
-    def menu(self, location: int, opened: int, held: int, contents: Sequence[tuple[int, ...]]) -> Menu:
-        """The admissible commands at a location without the `slice` commands.
+    def menu(self, location: int, opened: int, held: int, *contents: tuple[int, ...]) -> Menu:
+        """The admissible commands at a location without the `slice` commands; kept in `menus`.
 
         Args:
             location: where the agent stands.
@@ -162,12 +168,9 @@ class CompiledGame:
             held: index of the held thing, -1 for none.
             contents: what is in each receptacle of the location.
         """
-        key = (location, opened, held, *contents)
-        found = self.menus.get(key)
-        if found is None:
-            if len(self.menus) >= _MEMO_LIMIT:
-                self.menus.clear()
-            found = self.menus[key] = self._make_menu(location, opened, held, contents)
+        if len(self.menus) >= _MEMO_LIMIT:
+            self.menus.clear()
+        found = self.menus[location, opened, held, *contents] = self._make_menu(location, opened, held, contents)
         return found
 
     def _make_menu(self, location: int, opened: int, held: int, contents: Sequence[tuple[int, ...]]) -> Menu:

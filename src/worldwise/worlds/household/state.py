@@ -119,9 +119,12 @@ class HouseholdState:
     def admissible(self) -> list[str]:
         """Every command the game accepts now, sorted. A new list."""
         rules, location, contents = self.rules, self.location, self.contents
-        inside = [contents[index] for index in rules.here.get(location, ())]
+        here = rules.here.get(location, ())
         opened = self.opened and self.opened & rules.here_mask.get(location, 0)
-        menu = rules.menu(location, opened, self.held, inside)
+        inside = [contents[index] for index in here]
+        menu = rules.menus.get((location, opened, self.held, *inside))
+        if menu is None:
+            menu = rules.menu(location, opened, self.held, *inside)
         if self.held not in rules.knives:
             return menu.commands.copy()
         return [*menu.commands[: menu.slices_at], *self._slices(), *menu.commands[menu.slices_at :]]
@@ -188,12 +191,11 @@ class HouseholdState:
         return None if rest else sentences.HELP
 
     def _go(self, rest: str) -> str | None:
-        rules = self.rules
-        index = rules.receptacle_index.get(rest[3:], -1) if rest.startswith("to ") else -1
-        if index < 0 or rules.receptacle_location[index] == self.location:
+        arrival = self.rules.arrivals.get(rest)
+        if arrival is None or arrival[1] == self.location:
             return None
-        self.location = rules.receptacle_location[index]
-        return f"You arrive at {rules.receptacle_names[index]}. {self._describe(index)}"
+        index, self.location, text = arrival
+        return text + self._describe(index)
 
     def _open(self, rest: str) -> str | None:
         index = self._receptacle_here(rest)
