@@ -1,0 +1,365 @@
+"""The engine's key-value cache: one row a slot, and attention over what is live in it.
+
+Nothing in it moves while contexts grow: new keys and values are written behind the old ones, attention reads
+views. A context may begin with spans that lie in other rows (a fork, or equal prompts); those are stored once,
+and in a decode step they are read once for all the contexts that share them. Reading keys and values is what
+bounds decoding on a CPU, so only live lengths are read: rows are taken one by one, or together where they
+are neighbours and about equally long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+_ROUND = 32
+"""Lengths are rounded up to this many tokens, so that a decode plan holds for some steps."""
+_PADDING_WORTH_A_CALL = 128
+"""Tokens of padding that cost about as much time as one more matrix call."""
+
+
+class Span(NamedTuple):
+    """Positions [start, stop) of a context, stored at the same positions of a row."""
+
+    row: int
+    start: int
+    stop: int
+
+
+class Layout(NamedTuple):
+    """A context as it lies in the cache: consecutive spans from position 0; the last one, in the context's
+    own row, is where it grows."""
+
+    shared: tuple[Span, ...]
+    own: Span
+
+    @property
+    def length(self) -> int:
+        return self.own.stop
+
+
+class KVCache:
+    """Keys and values of all layers, each a tensor [rows, key heads, max_length, head_dim]."""
+
+    def __init__(
+        self,
+        layers: int,
+        rows: int,
+        heads: int,
+        max_length: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self._shape = (rows, heads, max_length, head_dim)
+        self._layers, self._dtype, self._device = layers, dtype, device
+        self.keys: list[torch.Tensor] = []
+        self.values: list[torch.Tensor] = []
+        self._views: dict[tuple[int, int, int, int], list[tuple[torch.Tensor, torch.Tensor]]] = {}
+        self.reset()
+
+    @property
+    def max_length(self) -> int:
+        return self._shape[2]
+
+    @property
+    def heads(self) -> int:
+        return self._shape[1]
+
+    @property
+    def head_dim(self) -> int:
+        return self._shape[3]
+
+    def reset(self) -> None:
+        """Everything zero again (finite, above all: masked attention still multiplies what lies there)."""
+        self.keys = [self._zeros() for _ in range(self._layers)]
+        self.values = [self._zeros() for _ in range(self._layers)]
+        self._views.clear()
+
+    def views(self, row: int, rows: int, start: int, stop: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Per layer keys [rows, heads, head_dim, stop - start] (transposed for the product) and values
+        [rows, heads, stop - start, head_dim]; one row comes without the first dimension."""
+        key = (row, rows, start, stop)
+        found = self._views.get(key)
+        if found is None:
+            if len(self._views) > 8 * self._shape[0]:
+                self._views.clear()
+            chosen = row if rows == 1 else slice(row, row + rows)
+            found = [
+                (keys[chosen, ..., start:stop, :].transpose(-1, -2), values[chosen, ..., start:stop, :])
+                for keys, values in zip(self.keys, self.values, strict=True)
+            ]
+            self._views[key] = found
+        return found
+
+    def _zeros(self) -> torch.Tensor:
+        if self._device.type != "cpu":
+            return torch.zeros(self._shape, dtype=self._dtype, device=self._device)
+        # numpy takes zero pages from the system one by one as they are first written, so a long
+        # max_length costs no memory until contexts are long; torch.zeros would touch them all.
+        plain = np.zeros(self._shape, dtype=np.float32 if self._dtype == torch.float32 else np.int16)
+        return torch.from_numpy(plain).view(self._dtype)
+
+    def write(
+        self, layer: int, rows: torch.Tensor, positions: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    ) -> None:
+        """Stores keys and values [N, heads, head_dim] at (rows [N], positions [N])."""
+        self.keys[layer][rows, :, positions] = keys
+        self.values[layer][rows, :, positions] = values
+
+    def copy(self, spans: Sequence[Span], row: int) -> None:
+        """Copies spans into a row, at the same positions."""
+        for store in (*self.keys, *self.values):
+            for span in spans:
+                store[row, :, span.start : span.stop] = store[span.row, :, span.start : span.stop]
+
+
+@dataclass(slots=True)
+class _Segment:
+    """New tokens [first, last) of a packed prefill that belong to one context."""
+
+    first: int
+    last: int
+    layout: Layout
+    mask: torch.Tensor | None
+
+
+class PrefillPlan:
+    """Attention of packed new tokens, any number a context, each over its own context up to itself."""
+
+    def __init__(self, cache: KVCache, layouts: Sequence[Layout], counts: Sequence[int], groups: int) -> None:
+        """Plans a forward pass.
+
+        Args:
+            cache: holds the contexts, the new tokens' places included.
+            layouts: the contexts after the new tokens.
+            counts: new tokens of each, at least one; they are packed one context after the other.
+            groups: query heads per key head.
+        """
+        self._cache, self._groups = cache, groups
+        self._segments: list[_Segment] = []
+        first = 0
+        for layout, count in zip(layouts, counts, strict=True):
+            mask = self._mask(layout.length, count) if count > 1 else None
+            self._segments.append(_Segment(first, first + count, layout, mask))
+            first += count
+
+    def _mask(self, length: int, count: int) -> torch.Tensor:
+        """Additive mask [count * groups, length]: the last `count` positions are causal, the rest is open."""
+        like = self._cache.keys[0]
+        mask = torch.zeros(count * self._groups, length, dtype=like.dtype, device=like.device)
+        causal = torch.full((count, count), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
+        mask[:, length - count :] = causal.repeat_interleave(self._groups, dim=0)
+        return mask
+
+    def attend(self, layer: int, queries: torch.Tensor) -> torch.Tensor:
+        """Attention output [N, heads * head_dim] of scaled queries [N, heads, head_dim]."""
+        kv_heads, dim = self._cache.heads, queries.shape[-1]
+        out = torch.empty_like(queries, memory_format=torch.contiguous_format)
+        for segment in self._segments:
+            count = segment.last - segment.first
+            # The query heads of one key head become rows of one matrix: keys are read once for all.
+            query = queries[segment.first : segment.last].view(count, kv_heads, self._groups, dim)
+            query = query.transpose(0, 1).reshape(1, kv_heads, count * self._groups, dim)
+            keys, values = self._context(layer, segment.layout)
+            result = torch.nn.functional.scaled_dot_product_attention(
+                query, keys, values, attn_mask=segment.mask, scale=1.0
+            )
+            result = result.view(kv_heads, count, self._groups, dim).transpose(0, 1)
+            out[segment.first : segment.last] = result.reshape(count, -1, dim)
+        return out.view(len(out), -1)
+
+    def _context(self, layer: int, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [1, heads, length, head_dim]: views, or copies where they lie in several rows."""
+        spans = (*layout.shared, layout.own)
+        keys = [self._cache.keys[layer][s.row : s.row + 1, :, s.start : s.stop] for s in spans]
+        values = [self._cache.values[layer][s.row : s.row + 1, :, s.start : s.stop] for s in spans]
+        if len(spans) == 1:
+            return keys[0], values[0]
+        return torch.cat(keys, dim=2), torch.cat(values, dim=2)
+
+
+class _Job(NamedTuple):
+    """Contexts [first, last) of the batch against positions [start, stop) of `rows` cache rows from `row` on:
+    either one row for all of them, or as many rows as contexts."""
+
+    first: int
+    last: int
+    row: int
+    rows: int
+    start: int
+    stop: int
+
+
+class _Bound(NamedTuple):
+    """A job with the views it works on.
+
+    Shapes, for one context: queries [heads, groups, dim], scores and probs [heads, groups, stop - start], out
+    as queries; for several: the same with the contexts in front.
+    """
+
+    contexts: int
+    rows: int
+    adds: bool
+    queries: torch.Tensor
+    scores: torch.Tensor
+    probs: torch.Tensor
+    out: torch.Tensor
+    stored: Sequence[tuple[torch.Tensor, torch.Tensor]]
+
+
+class DecodePlan:
+    """Attention of one new token a context; holds for `steps` consecutive tokens."""
+
+    def __init__(
+        self, cache: KVCache, layouts: Sequence[Layout], groups: int, scores: torch.Tensor, probs: torch.Tensor
+    ) -> None:
+        """Plans decode steps.
+
+        Args:
+            cache: holds the contexts.
+            layouts: the contexts, the first step's token included; contexts that share spans should follow
+                each other (`sharing_order`).
+            groups: query heads per key head.
+            scores, probs: flat workspaces of at least `workspace_size` numbers, free of NaN.
+        """
+        layouts = split_at_sharers(layouts)
+        jobs, ends = _jobs(layouts, cache.max_length)
+        batch, longest, device = len(layouts), max(ends), scores.device
+        self.steps = 1 + min(end - layout.length for end, layout in zip(ends, layouts, strict=True))
+        shape = (batch, cache.heads, groups, longest)
+        self._scores = scores[: int(np.prod(shape))].view(shape)
+        self._probs = probs[: int(np.prod(shape))].view(shape)
+        self._queries = torch.empty(*shape[:3], cache.head_dim, dtype=scores.dtype, device=device)
+        self._out = torch.empty_like(self._queries)
+        self._next = torch.tensor([layout.length for layout in layouts], device=device)
+        self._batch = torch.arange(batch, device=device)
+        beyond = torch.arange(longest, device=device) >= self._next[:, None]
+        self._mask = torch.zeros(batch, 1, 1, longest, dtype=scores.dtype, device=device)
+        self._mask.masked_fill_(beyond[:, None, None], -torch.inf)
+        self._jobs = [self._bound(cache, job) for job in jobs]
+
+    def _bound(self, cache: KVCache, job: _Job) -> _Bound:
+        # Views are made once for all steps and layers: making them costs as much as a small product.
+        alone = job.last - job.first == 1
+        contexts = job.first if alone else slice(job.first, job.last)
+        return _Bound(
+            contexts=job.last - job.first,
+            rows=job.rows,
+            adds=job.start > 0,
+            queries=self._queries[contexts],
+            scores=self._scores[contexts, ..., job.start : job.stop],
+            probs=self._probs[contexts, ..., job.start : job.stop],
+            out=self._out[contexts],
+            stored=cache.views(job.row, job.rows, job.start, job.stop),
+        )
+
+    def advance(self) -> None:
+        """Moves on by one token a context."""
+        self._mask[self._batch, 0, 0, self._next] = 0.0
+        self._next += 1
+
+    def attend(self, layer: int, queries: torch.Tensor) -> torch.Tensor:
+        """Attention output [B, heads * head_dim] of scaled queries [B, heads, head_dim]."""
+        self._queries.copy_(queries.view(self._queries.shape))
+        for job in self._jobs:
+            keys = job.stored[layer][0]
+            if job.contexts == 1:
+                torch.bmm(job.queries, keys, out=job.scores)
+            elif job.rows > 1:
+                job.scores.copy_(torch.matmul(job.queries, keys))
+            else:
+                job.scores.copy_(_unfold(torch.bmm(_fold(job.queries), keys), job.contexts))
+        self._scores.add_(self._mask)
+        torch.softmax(self._scores, dim=-1, out=self._probs)
+        for job in self._jobs:
+            values = job.stored[layer][1]
+            if job.contexts == 1 and not job.adds:
+                torch.bmm(job.probs, values, out=job.out)
+                continue
+            if job.contexts == 1:
+                result = torch.bmm(job.probs, values)
+            elif job.rows > 1:
+                result = torch.matmul(job.probs, values)
+            else:
+                result = _unfold(torch.bmm(_fold(job.probs), values), job.contexts)
+            if job.adds:
+                job.out.add_(result)
+            else:
+                job.out.copy_(result)
+        return self._out.view(len(queries), -1)
+
+
+def _fold(batched: torch.Tensor) -> torch.Tensor:
+    """[n, heads, groups, x] -> [heads, n * groups, x]: contexts that share a row become rows of one matrix."""
+    n, heads, groups, width = batched.shape
+    return batched.transpose(0, 1).reshape(heads, n * groups, width)
+
+
+def _unfold(folded: torch.Tensor, n: int) -> torch.Tensor:
+    """The inverse of `_fold`."""
+    heads, rows, width = folded.shape
+    return folded.view(heads, n, rows // n, width).transpose(0, 1)
+
+
+def sharing_order(layout: Layout) -> tuple[tuple[Span, ...], int]:
+    """Sort key that brings contexts with shared spans together, and neighbouring rows otherwise."""
+    return (*layout.shared, layout.own), layout.own.row
+
+
+def split_at_sharers(layouts: Sequence[Layout]) -> list[Layout]:
+    """The same contexts, where one whose own span others share reads that part as a shared one too."""
+    shared = {span for layout in layouts for span in layout.shared}
+    owners: dict[int, int] = {}
+    for span in shared:
+        owners[span.row] = max(owners.get(span.row, 0), span.stop)
+    split = []
+    for layout in layouts:
+        own = layout.own
+        head = Span(own.row, own.start, owners.get(own.row, 0))
+        if head in shared and head.stop < own.stop:
+            layout = Layout((*layout.shared, head), Span(own.row, head.stop, own.stop))
+        split.append(layout)
+    return split
+
+
+def workspace_size(layouts: Sequence[Layout], query_heads: int, max_length: int) -> int:
+    """Numbers that a decode plan for these contexts needs in each workspace."""
+    return len(layouts) * query_heads * _rounded(max(layout.length for layout in layouts), max_length)
+
+
+def _rounded(length: int, max_length: int) -> int:
+    return min(-(-length // _ROUND) * _ROUND, max_length)
+
+
+def _jobs(layouts: Sequence[Layout], max_length: int) -> tuple[list[_Job], list[int]]:
+    """Matrix jobs that cover all contexts, and per context the end of its own job."""
+    jobs: list[_Job] = []
+    for depth in range(max(len(layout.shared) for layout in layouts)):
+        previous: Span | None = None
+        for index, layout in enumerate(layouts):
+            span = layout.shared[depth] if depth < len(layout.shared) else None
+            if span is not None and span == previous:
+                jobs[-1] = jobs[-1]._replace(last=index + 1)
+            elif span is not None:
+                jobs.append(_Job(index, index + 1, span.row, 1, span.start, span.stop))
+            previous = span
+    own: list[_Job] = []
+    padding = 0
+    for index, (_, span) in enumerate(layouts):
+        stop = _rounded(span.stop, max_length)
+        job = own[-1] if own else None
+        if job is not None and job.start == span.start and job.row + job.rows == span.row:
+            more = abs(stop - job.stop) * (job.rows if stop > job.stop else 1)
+            if padding + more <= _PADDING_WORTH_A_CALL * job.rows:
+                padding += more
+                own[-1] = job._replace(last=index + 1, rows=job.rows + 1, stop=max(stop, job.stop))
+                continue
+        padding = 0
+        own.append(_Job(index, index + 1, span.row, 1, span.start, stop))
+    ends = [job.stop for job in own for _ in range(job.rows)]
+    return jobs + own, ends
