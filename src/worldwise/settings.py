@@ -1,14 +1,14 @@
 """Project settings, see https://docs.kedro.org/en/stable/configure/settings/."""
 
 from worldwise.config_loader import WorldwiseConfigLoader
-from worldwise.hooks.compute import ComputeHooks
+from worldwise.hooks.environment import EnvironmentHooks
 from worldwise.hooks.interrupt import InterruptHooks
 from worldwise.hooks.preflight import PreflightHooks
 from worldwise.hooks.progress import ProgressHooks
 from worldwise.tracking.hook import MlflowHooks
 
 # pluggy calls the last one first: parameters are checked before a tracker is opened.
-HOOKS = (MlflowHooks(), ProgressHooks(), InterruptHooks(), ComputeHooks(), PreflightHooks())
+HOOKS = (MlflowHooks(), ProgressHooks(), InterruptHooks(), EnvironmentHooks(), PreflightHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)
 
 CONFIG_LOADER_CLASS = WorldwiseConfigLoader

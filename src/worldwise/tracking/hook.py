@@ -15,6 +15,7 @@ from typing import Any
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.io import AbstractVersionedDataset, DataCatalog
+from kedro.io.core import VersionNotFoundError
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
@@ -152,7 +153,10 @@ class MlflowHooks:
     def _tag_version(self, run: _Run, name: str, *, saved: bool) -> None:
         dataset = run.catalog.get(name)
         if run.parent is not None and isinstance(dataset, AbstractVersionedDataset):
-            version = dataset.resolve_save_version() if saved else dataset.resolve_load_version()
+            try:
+                version = dataset.resolve_save_version() if saved else dataset.resolve_load_version()
+            except VersionNotFoundError:  # an optional dataset of which nothing is stored
+                return
             if version is not None:
                 run.store.tags(run.parent, {f"dataset.{name}": version})
 

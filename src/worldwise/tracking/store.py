@@ -106,6 +106,8 @@ class TrackingStore:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow.tracking import MlflowClient
 
+        # It sets its own handlers on import, and tells of every table that it creates.
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
         client = MlflowClient(tracking_uri=self._config.absolute_uri(self._project))
         found = client.get_experiment_by_name(self._config.experiment)
         if found is not None:

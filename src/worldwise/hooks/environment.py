@@ -1,0 +1,25 @@
+"""Prepares the process: torch's threads as the parameter block `compute` has them, and quiet libraries."""
+
+from __future__ import annotations
+
+import os
+
+from kedro.framework.hooks import hook_impl
+from kedro.io import DataCatalog
+
+
+class EnvironmentHooks:
+    """Runs before the first node."""
+
+    @hook_impl
+    def before_pipeline_run(self, catalog: DataCatalog) -> None:
+        # Fast tokenizers fork warnings, and bars for files that load in a blink.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.disable_progress_bar()
+        threads = catalog.load("params:compute").get("threads")
+        if threads is not None:
+            import torch
+
+            torch.set_num_threads(threads)
