@@ -1,0 +1,208 @@
+"""Training the base model: rows of play in, a Hugging Face folder out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from worldwise.config import FrozenConfig, derive_seed
+from worldwise.stages.base_model.encoding import Row
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LlamaForCausalLM
+
+
+class ShapeConfig(FrozenConfig):
+    """Shape of the base model (Llama).
+
+    Attributes:
+        layers, hidden, feed_forward, heads, kv_heads, head_dim: the usual sizes.
+        context: longest context, tokens.
+        vocab_size: upper limit of the tokenizer's entries.
+    """
+
+    layers: int = Field(4, ge=1)
+    hidden: int = Field(256, ge=8)
+    feed_forward: int = Field(768, ge=8)
+    heads: int = Field(4, ge=1)
+    kv_heads: int = Field(2, ge=1)
+    head_dim: int = Field(64, ge=8)
+    context: int = Field(4096, ge=128)
+    vocab_size: int = Field(1024, ge=300)
+
+
+class TrainConfig(FrozenConfig):
+    """How the base model is trained.
+
+    Attributes:
+        batch_tokens: padded tokens of one optimizer step.
+        learning_rate: peak, for Muon (matrices) and AdamW (embedding, norms) alike; Muon's update is
+            scaled to AdamW's size.
+        weight_decay: decoupled, of the matrices.
+        warmup_steps: linear warm-up.
+        decay_share: last share of the steps in which the rate falls linearly to 0.
+        observation_weight: loss weight of the world's text in conversations; low, so that the world is left to
+            be learned by world-model training.
+        prediction_share: share of rows that end in a prediction request and its answer.
+        prediction_weight: loss weight of the text of those answers.
+        threads: torch threads.
+        seed: start of every random choice.
+    """
+
+    batch_tokens: int = Field(6144, ge=256)
+    learning_rate: float = Field(2.5e-3, gt=0.0)
+    weight_decay: float = Field(0.02, ge=0.0)
+    warmup_steps: int = Field(100, ge=0)
+    decay_share: float = Field(0.3, ge=0.0, le=1.0)
+    observation_weight: float = Field(0.1, ge=0.0)
+    prediction_share: float = Field(0.1, ge=0.0, le=1.0)
+    prediction_weight: float = Field(0.2, ge=0.0)
+    threads: int = Field(2, ge=1)
+    seed: int = Field(0, ge=0)
+
+
+def new_model(shape: ShapeConfig, vocab_size: int, pad_id: int, end_id: int, seed: int) -> LlamaForCausalLM:
+    """A fresh Llama of the given shape, float32, tied embeddings."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.feed_forward,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        max_position_embeddings=shape.context,
+        tie_word_embeddings=True,
+        pad_token_id=pad_id,
+        eos_token_id=end_id,
+        bos_token_id=None,
+        dtype="float32",
+    )
+    return LlamaForCausalLM(config)
+
+
+def batches(rows: Sequence[Row], batch_tokens: int, seed: int, window: int = 1024) -> Iterator[list[int]]:
+    """Indices of rows of about equal length, `batch_tokens` padded tokens at most, in random order."""
+    order = np.random.default_rng(seed).permutation(len(rows))
+    for start in range(0, len(order), window):
+        block = sorted(order[start : start + window].tolist(), key=lambda index: len(rows[index].token_ids))
+        made: list[list[int]] = [[]]
+        for index in block:
+            if made[-1] and (len(made[-1]) + 1) * _padded(len(rows[index].token_ids)) > batch_tokens:
+                made.append([])
+            made[-1].append(index)
+        for position in np.random.default_rng([seed, start]).permutation(len(made)):
+            yield made[position]
+
+
+def _padded(length: int) -> int:
+    return -(-length // 32) * 32
+
+
+def row_loss(model: LlamaForCausalLM, rows: Sequence[Row], autocast: bool) -> tuple[torch.Tensor, float]:
+    """Weighted cross-entropy of a batch.
+
+    Returns:
+        Mean loss in nats per unit of weight (with gradient), and the sum of the weights.
+    """
+    import torch
+
+    length = _padded(max(len(row.token_ids) for row in rows))
+    ids = torch.zeros((len(rows), length), dtype=torch.long)
+    weights = torch.zeros((len(rows), length), dtype=torch.float32)
+    for index, row in enumerate(rows):
+        ids[index, : len(row.token_ids)] = torch.from_numpy(row.token_ids.astype(np.int64))
+        weights[index, : len(row.weights)] = torch.from_numpy(row.weights)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+    wanted = weights[:, 1:] > 0
+    logits = torch.nn.functional.linear(hidden[wanted].float(), model.lm_head.weight)
+    losses = torch.nn.functional.cross_entropy(logits, ids[:, 1:][wanted], reduction="none")
+    weight = weights[:, 1:][wanted]
+    return (losses * weight).sum() / weight.sum(), float(weight.sum())
+
+
+def train_base(
+    model: LlamaForCausalLM,
+    rows: Sequence[Row],
+    config: TrainConfig,
+    log: Callable[[Mapping[str, float], int], None],
+    save: Callable[[int], None] | None = None,
+    save_every: int = 0,
+) -> int:
+    """One pass over `rows`.
+
+    Args:
+        model: trained in place.
+        rows: the data.
+        config: see `TrainConfig`.
+        log: called every 50 steps with loss, rate, tokens and seconds.
+        save: called with the step number every `save_every` steps.
+
+    Returns:
+        Number of optimizer steps.
+    """
+    import torch
+
+    torch.set_num_threads(config.threads)
+    plan = list(batches(rows, config.batch_tokens, derive_seed(config.seed, "base_batches") % 2**32))
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.Muon(
+            matrices, lr=config.learning_rate, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(others, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+    began, tokens, losses = time.monotonic(), 0, []
+    for step, indices in enumerate(plan):
+        factor = _rate_factor(step, len(plan), config)
+        loss, _ = row_loss(model, [rows[index] for index in indices], autocast=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = config.learning_rate * factor
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        losses.append(float(loss.detach()))
+        tokens += sum(len(rows[index].token_ids) for index in indices)
+        if (step + 1) % 50 == 0 or step + 1 == len(plan):
+            log(
+                {
+                    "loss": float(np.mean(losses[-50:])),
+                    "rate": config.learning_rate * factor,
+                    "tokens": tokens,
+                    "seconds": time.monotonic() - began,
+                    "steps": len(plan),
+                },
+                step + 1,
+            )
+        if save is not None and save_every and (step + 1) % save_every == 0:
+            save(step + 1)
+    return len(plan)
+
+
+def _rate_factor(step: int, steps: int, config: TrainConfig) -> float:
+    """Warm-up, plateau, linear decay to zero."""
+    warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
+    decay_steps = max(1, round(steps * config.decay_share))
+    return warm * min(1.0, (steps - step) / decay_steps)
+
+
+def save_folder(model: LlamaForCausalLM, folder: Path) -> None:
+    """Weights (bfloat16 safetensors) and config; the trainer's own float32 weights are untouched."""
+    import copy
+
+    half = copy.deepcopy(model).bfloat16()
+    half.save_pretrained(folder)

@@ -1,0 +1,147 @@
+"""The base model's data, tokenizer and training, on small sizes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from worldwise.agents.agent import Agent
+from worldwise.agents.config import AgentConfig
+from worldwise.stages.base_model.build import BaseModelConfig, build_base_model
+from worldwise.stages.base_model.encoding import PlayEncoder
+from worldwise.stages.base_model.play import PlayConfig, Transcript, play_episodes
+from worldwise.stages.base_model.tokenizer import END, train_tokenizer
+from worldwise.stages.base_model.train import ShapeConfig, TrainConfig, batches
+from worldwise.worlds.household.config import HouseholdConfig
+from worldwise.worlds.household.family import HouseholdFamily
+
+
+@pytest.fixture(scope="module")
+def played() -> list[Transcript]:
+    return list(play_episodes(PlayConfig(), 0, 300))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(played):
+    texts = [text for transcript in played for text in transcript.observations + transcript.actions]
+    return train_tokenizer([*texts, "predict"], 700, 2048)
+
+
+@pytest.fixture(scope="module")
+def agent(tokenizer) -> Agent:
+    return Agent(tokenizer, AgentConfig(), HouseholdFamily(HouseholdConfig()))
+
+
+def test_an_episode_depends_on_its_number_only(played):
+    assert list(play_episodes(PlayConfig(), 7, 3)) == played[7:10]
+
+
+def test_play_mixes_what_the_configuration_says(played):
+    purposeful = sum(transcript.purposeful for transcript in played) / len(played)
+    stale = sum(len(transcript.stale) for transcript in played) / sum(len(t.actions) for t in played)
+    assert abs(purposeful - 0.85) < 0.07
+    assert 0.02 < stale < 0.08
+    assert {transcript.task_type for transcript in played if transcript.success} == {
+        transcript.task_type for transcript in played
+    }
+
+
+def test_without_slips_and_noise_purposeful_play_solves_its_games():
+    config = PlayConfig(
+        purposeful_share=1.0, noise_high=0.0, skip_step=0.0, wrong_object=0.0, wrong_target=0.0, stale_commands=0.0
+    )
+    transcripts = list(play_episodes(config, 0, 60))
+    assert sum(transcript.success for transcript in transcripts) >= 57
+
+
+def test_a_skipped_step_is_never_a_success():
+    config = PlayConfig(
+        purposeful_share=1.0, noise_high=0.0, skip_step=1.0, wrong_object=0.0, wrong_target=0.0, wander_turns=0
+    )
+    special = [
+        t for t in play_episodes(config, 0, 80) if t.task_type.startswith(("pick_clean", "pick_heat", "pick_cool"))
+    ]
+    assert special
+    assert not any(transcript.success for transcript in special)
+
+
+def test_stale_commands_are_refused_and_carry_no_loss(played, agent):
+    transcript = next(transcript for transcript in played if transcript.stale)
+    index = min(transcript.stale)
+    assert transcript.observations[index + 1] == "Nothing happens."
+    row = PlayEncoder(agent, 0.1, 0.2).episode(transcript)
+    said = agent.transcript(transcript.observations[:-1], transcript.actions)
+    assert not row.weights[(said.roles == 1) & (said.turns == index)].any()
+
+
+def test_loss_weights_of_a_row(played, agent):
+    transcript = next(transcript for transcript in played if not transcript.stale)
+    row = PlayEncoder(agent, 0.1, 0.2).episode(transcript)
+    said = agent.transcript(transcript.observations[:-1], transcript.actions)
+    np.testing.assert_array_equal(row.weights[said.roles == 1], 1.0)
+    np.testing.assert_allclose(row.weights[said.roles == 2], 0.1)
+    assert row.weights[said.roles == 0].sum() == 0.0
+
+
+def test_prediction_rows_end_in_the_question_and_its_answer(played, agent):
+    row = PlayEncoder(agent, 0.0, 0.2).prediction(played[0], random.Random(3))
+    text = agent.decode(row.token_ids)
+    question, _, answer = text.rpartition("<|user|>predict<|end|><|assistant|>")
+    assert question
+    predicted = agent.parse_prediction(answer)
+    assert predicted in {observation.strip() for observation in played[0].observations[1:]}
+    assert set(np.unique(row.weights[-len(agent.encode(answer)) :]).tolist()) == {np.float32(0.2), 1.0}
+
+
+def test_tokenizer_keeps_prefixes(tokenizer):
+    chat = [
+        {"role": "user", "content": "You see a mug 12.\n\n"},
+        {"role": "assistant", "content": "go to desk 1"},
+        {"role": "user", "content": "\n\nYou arrive at desk 1."},
+    ]
+    whole = tokenizer.apply_chat_template(chat, add_generation_prompt=True)["input_ids"]
+    for count in (1, 2):
+        part = tokenizer.apply_chat_template(chat[:count], add_generation_prompt=count == 1)["input_ids"]
+        assert whole[: len(part)] == part
+
+
+def test_tokenizer_is_lossless_and_joins_a_blank_with_its_digit(tokenizer):
+    text = "Ein Löffel 3, 日本 and\ttabs\n\n  drawer 12"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert tokenizer.tokenize("drawer 12")[-2:] == ["Ġ1", "2"]
+    assert tokenizer.eos_token == END
+
+
+def test_batches_hold_every_row_once_within_the_budget(played, agent):
+    encoder = PlayEncoder(agent, 0.1, 0.2)
+    rows = [encoder.episode(transcript) for transcript in played]
+    plan = list(batches(rows, 2048, seed=1))
+    assert sorted(index for batch in plan for index in batch) == list(range(len(rows)))
+    for batch in plan:
+        longest = max(len(rows[index].token_ids) for index in batch)
+        assert len(batch) == 1 or len(batch) * -(-longest // 32) * 32 <= 2048
+
+
+def test_building_twice_gives_the_same_bytes_and_learns(tmp_path: Path):
+    config = BaseModelConfig(
+        play=PlayConfig(episodes=150),
+        shape=ShapeConfig(layers=1, hidden=32, feed_forward=64, heads=2, kv_heads=1, head_dim=16, vocab_size=600),
+        train=TrainConfig(batch_tokens=2048, threads=1, warmup_steps=2, learning_rate=1e-2),
+    )
+    curves: list[list[float]] = [[], []]
+    facts = []
+    for turn in (0, 1):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        facts.append(build_base_model(config, folder, lambda row, step, turn=turn: curves[turn].append(row["loss"])))
+    assert facts[0]["sha256"] == facts[1]["sha256"]
+    assert curves[0] == curves[1]
+    assert curves[0][-1] < 6.0 < np.log(600)
+    assert json.loads((tmp_path / "0" / "recipe.json").read_text())["facts"]["sha256"] == facts[0]["sha256"]
+    card = (tmp_path / "0" / "README.md").read_text()
+    assert facts[0]["sha256"] in card
+    assert "150 episodes" in card
