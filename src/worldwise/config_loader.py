@@ -28,6 +28,8 @@ def _named_world(parameters: dict[str, Any]) -> dict[str, Any]:
 class WorldwiseConfigLoader(OmegaConfigLoader):
     """OmegaConfigLoader that knows worlds by name and the resolvers `parameter` and `games`."""
 
+    _known: dict[str, Any] | None = None
+
     def __init__(
         self,
         conf_source: str | Path,
@@ -40,11 +42,19 @@ class WorldwiseConfigLoader(OmegaConfigLoader):
         OmegaConf.register_new_resolver("games", self._games, replace=True)
 
     def __getitem__(self, key: str) -> dict[str, Any]:
-        config = super().__getitem__(key)
-        return _named_world(config) if key == "parameters" else config
+        if key == "parameters":
+            return _named_world(super().__getitem__(key))
+        # The resolvers read the parameters once for a whole file, not once for every path in it.
+        self._known = None
+        return super().__getitem__(key)
+
+    def _parameters(self) -> dict[str, Any]:
+        if self._known is None:
+            self._known = self["parameters"]
+        return self._known
 
     def _parameter(self, path: str) -> Any:
-        value: Any = self["parameters"]
+        value: Any = self._parameters()
         for part in path.split("."):
             if not isinstance(value, dict) or part not in value:
                 raise KeyError(f"${{parameter:{path}}} asks for a parameter that no configuration file has")
@@ -52,6 +62,6 @@ class WorldwiseConfigLoader(OmegaConfigLoader):
         return value
 
     def _games(self) -> str:
-        world = self["parameters"]["world"]
+        world = self._parameters()["world"]
         source = (world.get(world["name"]) or {}).get("source", DEFAULT_SOURCE)
         return str(world["name"]) if source == DEFAULT_SOURCE else f"{world['name']}_{source}"

@@ -1,0 +1,150 @@
+"""Bad input gets a clear error before anything expensive."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from kedro.config import OmegaConfigLoader
+
+from worldwise.pipelines.errors import InputError
+from worldwise.pipelines.parameters import validated
+from worldwise.pipelines.preflight import preflight
+
+Loader = Callable[..., OmegaConfigLoader]
+Check = Callable[..., None]
+
+
+@pytest.fixture
+def check(loader: Loader) -> Check:
+    """What a run checks of its parameters, with changes as `--params` makes them."""
+
+    def run_checks(**params: Any) -> None:
+        preflight(validated(loader("test", **params)["parameters"]))
+
+    return run_checks
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"polcy": {"iterations": 1}}, "parameter polcy is not known; did you mean policy?"),
+        ({"policy": {"iteration": 1}}, "parameter policy.iteration is not known; did you mean iterations?"),
+        ({"world": {"household": {"max_turn": 3}}}, "world.household.max_turn is not known; did you mean max_turns?"),
+        ({"policy": {"iterations": "many"}}, "parameter policy.iterations is 'many': input should be a valid integer"),
+        ({"policy": {"iterations": -1}}, "parameter policy.iterations is -1: input should be greater than"),
+        ({"policy": {"max_minutes": -5}}, "parameter policy.max_minutes is -5: input should be greater than 0"),
+        ({"policy": {"group_size": 1}}, "parameter policy: group_size is 1: .* give at least 2"),
+        ({"rwml": {"group_size": 1}}, "parameter rwml: group_size is 1: .* give at least 2"),
+        ({"rwml": {"tau_d": 2.5}}, "parameter rwml: tau_d is 2.5: .* in \\(0, 2\\]"),
+        ({"subsample": {"tau_d": -0.1}}, "parameter subsample: tau_d is -0.1: .* in \\(0, 2\\]"),
+        ({"seed": -1}, "parameter seed is -1: input should be greater than or equal to 0"),
+        ({"agent": {"style": "papers"}}, "set agent.context=window"),
+        ({"world": "chess"}, "world.name='chess' is not known: use one of household"),
+        ({"evaluate": {"splits": ["valid_odd"]}}, "evaluate.splits names the split 'valid_odd': household has train"),
+        ({"tasks": {"split": "training"}}, "tasks.train names the split 'training'"),
+        ({"tasks": {"train": 200_000}}, "parameter tasks.train: count=200004 is outside of 0..100000"),
+        ({"collect": {"tasks": 13}}, "collect.tasks is 13 and tasks.train is 12: raise tasks.train or lower"),
+        ({"rwml": {"group_size": 32}}, "rwml.group_size is 32 and rollout.slots is 16: .* at least 32"),
+        ({"subsample": {"tries": 17}}, "subsample.tries is 17 and rollout.slots is 16"),
+        ({"model": {"device": "cuda"}}, "model.device is 'cuda' but torch sees no GPU"),
+        ({"model": {"device": "tpu"}}, "parameter model.device is 'tpu'"),
+    ],
+)
+def test_a_wrong_parameter_is_named(check: Check, params: dict[str, Any], message: str) -> None:
+    import torch
+
+    if params == {"model": {"device": "cuda"}} and torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(InputError, match=message):
+        check(**params)
+
+
+def test_all_findings_come_at_once(check: Check) -> None:
+    with pytest.raises(InputError) as caught:
+        check(seed=-1, polcy={}, rollout={"slots": 0})
+    assert len(caught.value.findings) == 3
+    assert str(caught.value).count("\n- ") == 2
+
+
+def test_missing_official_games_are_said(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLDWISE_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match=r"no official games: there is no folder .*nowhere.*worldwise data alfworld"):
+        check(world={"household": {"source": "official"}})
+
+
+def test_a_model_folder_without_tokenizer_is_named(check: Check, tiny_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(tiny_folder, folder)
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(InputError, match=f"model folder {folder} has no tokenizer"):
+        check(model={"name": str(folder)})
+
+
+@pytest.fixture
+def invoke(project: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`kedro run` in process, on an empty data root, at toy sizes."""
+    from worldwise.cli.run import run
+
+    monkeypatch.chdir(project)
+    monkeypatch.delenv("WORLDWISE_TRACEBACK", raising=False)
+
+    def call(*arguments: str, params: str = "") -> Result:
+        given = f"data_root={tmp_path.as_posix()},model.name={tiny_folder.as_posix()},agent.restrict_to_admissible=true"
+        return CliRunner().invoke(run, [*arguments, "--env=test", f"--params={given}{params and ',' + params}"])
+
+    return call
+
+
+def test_the_command_says_it_without_a_traceback(invoke: Callable[..., Result]) -> None:
+    result = invoke("--pipeline=rwml_then_rl", params="policy.group_size=1,collect.tasks=-3")
+    assert result.exit_code == 1
+    assert "parameter policy: group_size is 1" in result.output
+    assert "parameter collect.tasks is -3" in result.output
+    assert "Traceback" not in result.output
+    assert "deprecated" not in result.output
+
+
+def test_a_stage_without_its_inputs_says_what_to_run_first(invoke: Callable[..., Result]) -> None:
+    result = invoke("--pipelines=rwml")
+    assert result.exit_code == 1
+    assert "dataset base_model has no stored version" in result.output
+    assert "run `kedro run --pipelines=data_collection` first" in result.output
+    assert "run `kedro run --pipelines=difficulty_subsampling` first" in result.output
+
+
+def test_unknown_names_are_said_shortly(invoke: Callable[..., Result]) -> None:
+    result = invoke("--pipelines=rwml_than_rl")
+    assert result.exit_code == 1
+    assert "Failed to find the pipeline named 'rwml_than_rl'" in result.output
+    assert "Traceback" not in result.output
+    assert "nodes named ['train_polcy']" in invoke("--nodes=train_polcy").output
+
+
+def test_a_version_that_is_not_stored_is_said(invoke: Callable[..., Result]) -> None:
+    result = invoke("--pipelines=rwml_then_rl", "--load-versions=world_model:2020-01-01T00.00.00.000Z")
+    assert "asks for world_model:2020-01-01T00.00.00.000Z, which is not stored; there are: none" in result.output
+
+
+def test_a_full_disk_is_said_before_anything_runs(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    result = invoke("--pipelines=rwml_then_rl")
+    assert result.exit_code == 1
+    assert "this run needs about" in result.output
+    assert "data_root" in result.output
+
+
+def test_a_bug_keeps_its_traceback(invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("worldwise.pipelines.preflight.CHECKS", (broken,))
+    assert isinstance(invoke("--pipelines=rwml_then_rl").exception, ZeroDivisionError)
