@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from worldwise.stages.encoder import collapse, distances
-from worldwise.stages.world_model_scores import (
-    PredictedPair,
-    exact,
-    report_world_model,
-    score_pairs,
-    text_ratio,
-)
+from worldwise.algorithms.rewards.embedding import binary_reward
+from worldwise.algorithms.rewards.text import collapse, exact, text_ratio
+from worldwise.stages.encoder import distances
+from worldwise.stages.world_model_scores import PredictedPair, report_world_model, score_pairs
 
 
 class Axes:
@@ -38,6 +34,13 @@ def pair(prediction: str | None, observation: str, distance: float, kind: str = 
 def test_distances_are_one_minus_cosine() -> None:
     found = distances(Axes(), ["east", "east", "east", "northeast"], ["east", "north", "west", "north"])
     assert found.tolist() == pytest.approx([0.0, 1.0, 2.0, 1 - math.sqrt(0.5)], abs=1e-6)
+
+
+def test_rewards_are_binary_and_strict() -> None:
+    assert binary_reward(np.asarray([0.0, 0.199, 0.2, math.inf]), 0.2).tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert binary_reward(np.asarray([2.0, 1.999]), 2.0).tolist() == [0.0, 1.0]
+    with pytest.raises(ValueError, match="tau_d is 0"):
+        binary_reward(np.asarray([0.0]), 0.0)
 
 
 def test_a_missing_prediction_is_infinitely_far_and_never_embedded() -> None:

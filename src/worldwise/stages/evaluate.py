@@ -189,7 +189,7 @@ def with_predictions(
 
 
 def weights_changed(before: Checkpoint, after: Checkpoint) -> float:
-    """Share of weights with |w' - w| > 1e-3 max(|w|, |w'|), in [0, 1] (methods.md 2.5).
+    """Share of weights with |w' - w| > 1e-3 max(|w|, |w'|), in [0, 1] (the measure of RWML's paper).
 
     Raises:
         StageError: the two are not models of one shape.

@@ -1,4 +1,4 @@
-"""RWML: GRPO on predicted observations with a binarised embedding reward (arXiv 2602.05842; methods.md 2)."""
+"""RWML: GRPO on predicted observations with a binarised embedding reward (arXiv 2602.05842)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pydantic import Field, model_validator
 
 from worldwise.algorithms.advantages.groups import Normalize
 from worldwise.algorithms.advantages.grpo import grpo
+from worldwise.algorithms.rewards.embedding import MAX_DISTANCE, binary_reward
+from worldwise.algorithms.rewards.text import exact
 from worldwise.config import FrozenConfig, derive_seed
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.protocol import Sampling
@@ -27,7 +29,6 @@ from worldwise.stages.playing import curve_numbers, play_plans
 from worldwise.stages.predicting import Sample, predict, prediction_row
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.supervised import Curve, epoch_batches, planned_updates
-from worldwise.stages.world_model_scores import exact
 from worldwise.training.learner import Learner, LearnerConfig
 from worldwise.worlds.contract import Task
 
@@ -55,7 +56,7 @@ class RwmlConfig(FrozenConfig):
         guard_every: updates between two acting checks; 0 = no guard.
         guard_temperature: of the responses in a check.
         guard_margin: how far below the first check an acting success counts as collapsed, [0, 1].
-        guard_patience: checks in a row that have to be below before training stops (2 in methods.md).
+        guard_patience: checks in a row that have to be below before training stops.
         max_minutes: stop before an update that would begin after so many minutes; None = no limit.
     """
 
@@ -86,7 +87,7 @@ class RwmlConfig(FrozenConfig):
                 f"group_size is {self.group_size}: GRPO compares the predictions of a prompt, "
                 "so give at least 2 (8 in the paper)"
             )
-        if isinstance(self.tau_d, float) and not 0.0 < self.tau_d <= 2.0:
+        if isinstance(self.tau_d, float) and not 0.0 < self.tau_d <= MAX_DISTANCE:
             raise ValueError(f"tau_d is {self.tau_d}: give 'published', 'mixed' or a distance in (0, 2]")
         if self.mixed_low >= self.mixed_high:
             raise ValueError(f"mixed_low is {self.mixed_low} and mixed_high {self.mixed_high}: put the lower one first")
@@ -170,11 +171,6 @@ def midtrain_world_model(
     return RwmlResult(checkpoint.named(VERSION), recorder.rows, loop.finish(recorder.rows))
 
 
-def rewards_of(found: NDArray[np.float64], tau_d: float) -> NDArray[np.float64]:
-    """r = 1 where the distance is below tau_d, else 0; no prediction (`inf`) gets 0 (methods.md 2.2)."""
-    return (found < tau_d).astype(np.float64)
-
-
 @dataclass(slots=True)
 class _Loop:
     """The objects of a run; what changes from update to update is in `state`, the weights and the learner."""
@@ -227,7 +223,7 @@ class _Loop:
         order = epoch_batches(len(self.transitions), config.prompts, state.step, seed)
         drawn = derive_seed(context.seed, VERSION, "sample", state.step)
         batch = self.sample([self.transitions[index] for index in order], drawn)
-        rewards = rewards_of(batch.distances, self.tau_d)
+        rewards = binary_reward(batch.distances, self.tau_d)
         sampled = time.perf_counter()
         learned = self._learn(batch, rewards)
         updated = time.perf_counter()

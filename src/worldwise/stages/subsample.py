@@ -1,4 +1,4 @@
-"""Difficulty subsampling of transitions (RWML, arXiv 2602.05842; methods.md 2.2, 2.3, 2.6, stage B)."""
+"""Difficulty subsampling of transitions (RWML, arXiv 2602.05842)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from worldwise.algorithms.rewards.embedding import MAX_DISTANCE
+from worldwise.algorithms.rewards.text import exact
 from worldwise.config import FrozenConfig, derive_seed
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.protocol import Sampling
@@ -28,7 +30,6 @@ from worldwise.stages.encoder import Encoder, distances
 from worldwise.stages.errors import StageError
 from worldwise.stages.predicting import predict
 from worldwise.stages.supervised import Curve, SupervisedConfig, train_supervised
-from worldwise.stages.world_model_scores import exact
 
 AUXILIARY = "auxiliary"
 _logger = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class SubsampleConfig(FrozenConfig):
 
     @model_validator(mode="after")
     def _ranges(self) -> Self:
-        if self.tau_d != "calibrate" and not 0.0 < self.tau_d <= 2.0:
+        if self.tau_d != "calibrate" and not 0.0 < self.tau_d <= MAX_DISTANCE:
             raise ValueError(f"tau_d is {self.tau_d}: give 'calibrate' or a distance in (0, 2]")
         if self.tau_easy == "calibrate":
             if self.tau_d != "calibrate":

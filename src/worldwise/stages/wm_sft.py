@@ -1,4 +1,4 @@
-"""The supervised control of RWML: the same transitions, cross-entropy instead of a reward (methods.md 2.3, 2.4)."""
+"""The supervised control of RWML: the same transitions, cross-entropy instead of a reward (arXiv 2602.05842)."""
 
 from __future__ import annotations
 

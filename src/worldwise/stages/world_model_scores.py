@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
+from worldwise.algorithms.rewards.text import exact, text_ratio
 from worldwise.config import FrozenConfig
-from worldwise.stages.encoder import collapse
 from worldwise.stages.intervals import Proportion, proportion
 
 
@@ -38,7 +37,7 @@ class WorldModelScore(FrozenConfig):
     Attributes:
         similarity: mean cosine of the embeddings, in [-1, 1].
         text_ratio: mean of difflib's ratio 2M/(|a|+|b|) without its junk heuristic (which wrecks the
-            ratio of texts over 200 characters, methods.md 4.7), in [0, 1].
+            ratio of texts over 200 characters), in [0, 1].
         exact: the same text, white space collapsed.
         parsed: the response held a prediction in its tags.
     """
@@ -87,15 +86,3 @@ def report_world_model(model: str, pairs: Sequence[PredictedPair]) -> WorldModel
         by_kind={kind: score_pairs([pair for pair in pairs if pair.kind == kind]) for kind in kinds},
         by_split={split: score_pairs([pair for pair in pairs if pair.split == split]) for split in splits},
     )
-
-
-def text_ratio(prediction: str | None, observation: str) -> float:
-    """difflib ratio of two texts with white space collapsed, in [0, 1]; 0 without prediction."""
-    if prediction is None:
-        return 0.0
-    return SequenceMatcher(None, collapse(prediction), collapse(observation), autojunk=False).ratio()
-
-
-def exact(prediction: str | None, observation: str) -> bool:
-    """Whether the texts are equal after collapsing white space."""
-    return prediction is not None and collapse(prediction) == collapse(observation)
