@@ -30,7 +30,7 @@ run: $(VENV)/.run-ready  ## set up, then the main job: kedro run --pipeline=rwml
 	$(BIN)/kedro run --pipeline=rwml_then_rl $(ARGS)
 
 test: $(VENV)/.dev-ready  ## set up, then the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/.dev-ready  ## ruff: style and imports
 	$(BIN)/ruff check .

@@ -31,6 +31,9 @@ LAYERS = {
 PIPELINES = register_pipelines()
 NODES: dict[str, Node] = {node.name: node for pipeline in PIPELINES.values() for node in pipeline.nodes}
 DATASETS = sorted({name for pipeline in PIPELINES.values() for name in pipeline.datasets() if ":" not in name})
+MODELS_THAT_MAKE_DATA = {"base_model", "auxiliary_model"}
+"""Their layer for kedro-viz would make a circle of the layers."""
+
 PROMISED = {
     "__default__",
     "base_model",
@@ -66,7 +69,8 @@ def test_every_dataset_is_stored_versioned_and_in_a_layer(catalog: DataCatalog, 
     dataset = catalog.get(name)
     assert isinstance(dataset, AbstractVersionedDataset), f"{name} is not stored"
     assert dataset._version is not None, f"{name} is not versioned"
-    layer = dataset.metadata["kedro-viz"]["layer"]
+    folder = dataset._filepath.parts[-3]
+    layer = folder if name in MODELS_THAT_MAKE_DATA else dataset.metadata["kedro-viz"]["layer"]
     assert layer in LAYERS
     assert f"/{layer}/household/" in dataset._filepath.as_posix()
 

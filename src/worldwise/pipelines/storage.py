@@ -24,7 +24,7 @@ MADE_BY = {
     "collected_episodes": "data_collection",
     "transitions": "data_collection",
     "rwml_transitions": "difficulty_subsampling",
-    "difficulty_metrics": "difficulty_subsampling",
+    "difficulty_threshold": "difficulty_subsampling",
     "world_model": "rwml",
     "wm_sft_model": "wm_sft",
     "policy_model": "policy_rl",

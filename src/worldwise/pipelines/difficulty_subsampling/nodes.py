@@ -67,8 +67,8 @@ def subsample_transitions(
     scored_transitions: pd.DataFrame,
     subsample: stage.SubsampleConfig,
     seed: int,
-) -> tuple[list[Transition], dict[str, Any]]:
-    """The transitions that stay, and what was measured."""
+) -> tuple[list[Transition], dict[str, float], dict[str, Any]]:
+    """The transitions that stay, the threshold in force, and what was measured."""
     scores = scores_from_frame(scored_transitions)
     kept, report = stage.subsample_transitions(transitions_main, transitions_aux, scores, subsample, seed)
-    return kept, report.model_dump(mode="json")
+    return kept, {"tau_d": report.tau_d}, report.model_dump(mode="json")

@@ -34,7 +34,7 @@ def create_pipeline() -> Pipeline:
             node(
                 nodes.subsample_transitions,
                 ["transitions_main", "transitions_aux", "scored_transitions", "params:subsample", "params:seed"],
-                ["rwml_transitions", "difficulty_metrics"],
+                ["rwml_transitions", "difficulty_threshold", "difficulty_metrics"],
                 name="subsample_transitions",
             ),
         ]

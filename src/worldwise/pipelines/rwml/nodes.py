@@ -13,7 +13,6 @@ from worldwise.pipelines.support import stage_context, stored
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages import midtrain as stage
 from worldwise.stages.actor import load_checkpoint
-from worldwise.stages.difficulty import DifficultyReport
 from worldwise.stages.encoder import EncoderConfig, SentenceEncoder
 from worldwise.worlds.registry import WorldConfig
 
@@ -21,7 +20,7 @@ from worldwise.worlds.registry import WorldConfig
 def midtrain_world_model(
     base_model: Path,
     rwml_transitions: list[Transition],
-    difficulty_metrics: dict[str, Any],
+    difficulty_threshold: dict[str, float],
     tasks: TaskTable,
     rwml: stage.RwmlConfig,
     encoder: EncoderConfig,
@@ -35,7 +34,7 @@ def midtrain_world_model(
     result = stage.midtrain_world_model(
         load_checkpoint(base_model, "base", model),
         rwml_transitions,
-        DifficultyReport.model_validate(difficulty_metrics).tau_d,
+        difficulty_threshold["tau_d"],
         tasks_from_json(tasks)["held_out"],
         rwml,
         stage_context(seed, world, agent, rollout),

@@ -17,7 +17,7 @@ def create_pipeline() -> Pipeline:
                 [
                     "base_model",
                     "rwml_transitions",
-                    "difficulty_metrics",
+                    "difficulty_threshold",
                     "tasks",
                     "params:rwml",
                     "params:encoder",
