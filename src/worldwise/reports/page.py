@@ -15,6 +15,7 @@ from worldwise.reports.results import Results, label, ordered
 from worldwise.reports.summary import (
     Table,
     behaviour_table,
+    difference_table,
     difficulty_table,
     sentences,
     stage_table,
@@ -76,6 +77,7 @@ def sections(results: Results) -> list[Section]:
     """All tables that the stored results allow."""
     tables: list[tuple[str, Table]] = [
         ("Success (95 % Wilson intervals)", success_table(results)),
+        ("Differences of success (95 % intervals)", difference_table(results)),
         *((f"Success by task type: {title}", table) for title, table in type_tables(results)),
         ("Behaviour", behaviour_table(results)),
     ]

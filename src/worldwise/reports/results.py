@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from worldwise.stages.acting_scores import ActingReport, ActingScore
 from worldwise.stages.difficulty import DifficultyReport
+from worldwise.stages.intervals import Proportion, pooled
 from worldwise.stages.world_model_scores import WorldModelReport
 
 LABELS: Mapping[str, str] = {
@@ -23,6 +24,9 @@ LABELS: Mapping[str, str] = {
 
 SCRIPTED = ("random", "oracle")
 """Names of the yardsticks, which use no model."""
+
+ALL_SPLITS = "all splits"
+"""Stands for the splits of an evaluation taken together."""
 
 Curve = Sequence[Mapping[str, float]]
 
@@ -53,6 +57,18 @@ class Results:
         """The acting score of one model in one cell of the evaluation, if it was measured."""
         report = self.acting.get(model)
         return report.scores.get(split, {}).get(temperature) if report else None
+
+    def success(self, model: str, split: str, temperature: str) -> Proportion | None:
+        """A model's success in one cell, or, with `ALL_SPLITS`, in all splits that were played together."""
+        if split != ALL_SPLITS:
+            score = self.cell(model, split, temperature)
+            return score.success if score else None
+        splits = sorted({name for name, found in self.cells() if found == temperature})
+        scores = [self.cell(model, name, temperature) for name in splits]
+        if not scores or any(score is None for score in scores):
+            return None
+        known = [score.success for score in scores if score is not None]
+        return pooled(known)
 
     def cells(self) -> list[tuple[str, str]]:
         """Every (split, temperature) that any model but the scripted ones was evaluated at, sorted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from worldwise.reports.results import Results, label
+from worldwise.reports.results import ALL_SPLITS, Results, label
 from worldwise.stages.intervals import Proportion, difference_interval
 
 QUESTIONS: tuple[tuple[str, str, str], ...] = (
@@ -65,17 +65,17 @@ class Comparison:
 
 
 def compare(results: Results) -> list[Comparison]:
-    """All questions that the stored results can answer, cell by cell."""
+    """All questions that the stored results can answer: all splits together first, then split by split."""
+    temperatures = sorted({temperature for _, temperature in results.cells()})
+    places = [(ALL_SPLITS, temperature) for temperature in temperatures] + results.cells()
     found: list[Comparison] = []
     for first, second, question in QUESTIONS:
-        for split, temperature in results.cells():
-            before = results.cell(first, split, temperature)
-            after = results.cell(second, split, temperature)
-            if before and after and before.success.count and after.success.count:
-                low, high = difference_interval(before.success, after.success)
-                found.append(
-                    Comparison(question, split, temperature, first, second, before.success, after.success, low, high)
-                )
+        for split, temperature in places:
+            before = results.success(first, split, temperature)
+            after = results.success(second, split, temperature)
+            if before and after and before.count and after.count:
+                low, high = difference_interval(before, after)
+                found.append(Comparison(question, split, temperature, first, second, before, after, low, high))
     return found
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from worldwise.reports.render import environment
-from worldwise.reports.results import SCRIPTED, Results, label, ordered
-from worldwise.reports.statements import compare, percent, with_interval, world_model_sentence
+from worldwise.reports.results import ALL_SPLITS, SCRIPTED, Results, label, ordered
+from worldwise.reports.statements import compare, percent, signed, with_interval, world_model_sentence
 from worldwise.stages.acting_scores import ActingScore
 from worldwise.stages.difficulty import DifficultyReport
 
@@ -23,6 +23,7 @@ def markdown_summary(results: Results) -> str:
         facts=[(key, one_line(value)) for key, value in results.facts.items()],
         sentences=sentences(results),
         success=markdown_table(success_table(results)),
+        differences=markdown_table(difference_table(results)),
         by_type=[(title, markdown_table(table)) for title, table in type_tables(results)],
         behaviour=markdown_table(behaviour_table(results)),
         world_model=markdown_table(world_model_table(results)) if results.world_model else "",
@@ -33,8 +34,8 @@ def markdown_summary(results: Results) -> str:
 
 
 def sentences(results: Results) -> list[str]:
-    """Every statement that the stored numbers allow."""
-    said = [comparison.sentence() for comparison in compare(results)]
+    """Every statement that the stored numbers allow, success over all splits together."""
+    said = [comparison.sentence() for comparison in compare(results) if comparison.split == ALL_SPLITS]
     said += [text for pair in WORLD_MODEL_PAIRS if (text := world_model_sentence(results, *pair))]
     if results.difficulty:
         said.append(_easy_sentence(results.difficulty))
@@ -53,6 +54,23 @@ def success_table(results: Results) -> Table:
             row.append(with_interval(score.success) if score else "-")
         rows.append(row)
     return header, rows
+
+
+def difference_table(results: Results) -> Table:
+    """One row per question, split and temperature: both shares, their difference and its interval."""
+    rows = [
+        [
+            item.question,
+            item.split,
+            item.temperature,
+            percent(item.before.share),
+            percent(item.after.share),
+            f"{signed(item.gap)} [{signed(item.low)}, {signed(item.high)}]",
+            item.verdict,
+        ]
+        for item in compare(results)
+    ]
+    return ["Question", "Split", "T", "Before", "After", "Points [95 % interval]", "Verdict"], rows
 
 
 def type_tables(results: Results) -> list[tuple[str, Table]]:

@@ -49,9 +49,20 @@ class Proportion(FrozenConfig):
 def proportion(outcomes: Iterable[bool]) -> Proportion:
     """The share of true outcomes."""
     values = list(outcomes)
-    successes, count = sum(values), len(values)
+    return counted(sum(values), len(values))
+
+
+def counted(successes: int, count: int) -> Proportion:
+    """The share of `successes` in `count`."""
     low, high = wilson(successes, count)
-    return Proportion(successes=successes, count=count, share=successes / count if count else 0.0, low=low, high=high)
+    share = successes / count if count else 0.0
+    return Proportion(successes=successes, count=count, share=share, low=low, high=high)
+
+
+def pooled(parts: Iterable[Proportion]) -> Proportion:
+    """Several counts taken together."""
+    known = list(parts)
+    return counted(sum(part.successes for part in known), sum(part.count for part in known))
 
 
 def differ(first: Proportion, second: Proportion) -> bool:
