@@ -116,6 +116,22 @@ def test_too_many_tries_name_the_slots(start: Checkpoint, transitions: list[Tran
         predict(make_actor(start, context, 8), transitions, 65, Sampling(max_tokens=8), seed=0)
 
 
+def test_prompts_without_room_for_an_answer_are_named_before_anything_is_sampled(
+    start: Checkpoint, transitions: list[Transition], context: StageContext
+) -> None:
+    longest = max(transitions, key=lambda item: len(item.prompt_ids))
+    short = replace(context, rollout=context.rollout.model_copy(update={"max_episode_tokens": 30}))
+    with pytest.raises(StageError, match=f"after {longest.transition_id} has .*lower rollout.max_episode_tokens"):
+        predict(make_actor(start, short, 4), transitions, 1, Sampling(max_tokens=4), seed=0)
+
+
+def test_episodes_leave_room_for_a_prediction(start: Checkpoint, context: StageContext) -> None:
+    free = replace(context, rollout=RolloutConfig(slots=2, max_tokens=8))
+    acting, predicting = make_actor(start, free), make_actor(start, free, 100)
+    assert acting.engine.max_length == 512 - 128
+    assert predicting.engine.max_length == acting.engine.max_length + len(acting.agent.predict_suffix()) + 100
+
+
 def test_subsampling_from_split_to_report(
     start: Checkpoint, transitions: list[Transition], context: StageContext, encoder: Encoder
 ) -> None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 LONGEST = 4096
 """Most tokens in a slot where neither the model nor the rollout settings say less."""
 
+ANSWER_ROOM = 512
+"""Tokens of a model's context that episodes leave free unless `rollout.max_episode_tokens` is given, so that a
+prediction has room behind the longest of them (at most a quarter of the context)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -126,5 +130,8 @@ def _positions(checkpoint: Checkpoint) -> int:
 
 
 def _longest(checkpoint: Checkpoint, rollout: RolloutConfig) -> int:
-    limit = rollout.max_episode_tokens
-    return min(_positions(checkpoint), LONGEST if limit is None else limit)
+    """Most tokens of an episode."""
+    positions = _positions(checkpoint)
+    if rollout.max_episode_tokens is not None:
+        return min(positions, rollout.max_episode_tokens)
+    return min(positions, LONGEST) - min(ANSWER_ROOM, positions // 4)

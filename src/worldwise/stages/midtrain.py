@@ -26,7 +26,7 @@ from worldwise.stages.encoder import Encoder, distances
 from worldwise.stages.errors import StageError
 from worldwise.stages.keeping import LoopState, WeightKeeper
 from worldwise.stages.playing import curve_numbers, play_plans
-from worldwise.stages.predicting import Sample, predict, prediction_row
+from worldwise.stages.predicting import Sample, check_prompts, predict, prediction_row
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.supervised import Curve, epoch_batches, planned_updates
 from worldwise.training.learner import Learner, LearnerConfig
@@ -192,6 +192,7 @@ class _Loop:
         config = self.config
         self.total = planned_updates(len(self.transitions), config.prompts, config.epochs, config.max_updates)
         self.actor = make_actor(self.checkpoint, self.context, config.max_tokens)
+        check_prompts(self.actor, self.transitions)
         self.learner = Learner(self.checkpoint.model, config.learner, self.total * config.learner.updates)
         self.keeper = WeightKeeper(self.checkpoint.model)
 

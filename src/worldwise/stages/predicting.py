@@ -65,6 +65,7 @@ def predict(
             f"{tries} predictions per prompt and rollout.slots is {actor.engine.capacity}: raise rollout.slots "
             "to at least the group size (or tries), or lower that"
         )
+    check_prompts(actor, transitions)
     found: dict[int, list[Sample]] = {}
     for wave in _waves(transitions, actor.engine.capacity // tries):
         for index, samples in zip(
@@ -74,6 +75,23 @@ def predict(
         if progress is not None:
             progress(len(found), len(transitions))
     return [found[index] for index in range(len(transitions))]
+
+
+def check_prompts(actor: Actor, transitions: Sequence[Transition]) -> None:
+    """Check that the engine has room for every prompt and at least one token behind it.
+
+    Raises:
+        StageError: a prompt is too long; the longest is named.
+    """
+    if not transitions:
+        return
+    longest = max(transitions, key=lambda item: len(item.prompt_ids))
+    length = len(actor.agent.predict_prompt(longest.prompt_ids))
+    if length >= actor.engine.max_length:
+        raise StageError(
+            f"the prompt for a prediction after {longest.transition_id} has {length} tokens and the engine holds "
+            f"{actor.engine.max_length}: lower rollout.max_episode_tokens and collect again"
+        )
 
 
 def target_row(transition: Transition, agent: Agent) -> TrainingSequence:
@@ -160,12 +178,6 @@ def _predict_wave(
 ) -> list[list[Sample]]:
     engine, agent = actor.engine, actor.agent
     questions = [agent.predict_prompt(item.prompt_ids)[len(item.prompt_ids) :].tolist() for item in wave]
-    for item, question in zip(wave, questions, strict=True):
-        if len(item.prompt_ids) + len(question) >= engine.max_length:
-            raise StageError(
-                f"the prompt of {item.transition_id} has {len(item.prompt_ids) + len(question)} tokens and the "
-                f"engine holds {engine.max_length}: raise rollout.max_episode_tokens, or collect shorter episodes"
-            )
     slots = _open_slots(actor, [item.prompt_ids for item in wave], tries)
     try:
         requests = [
