@@ -5,9 +5,10 @@ and roughly follows a goal, while it skips steps, mixes up things and wanders. A
 that prior is stood in for by two kinds of episodes in generated *training* games:
 
 * random valid play, and
-* purposeful play: the searching oracle with random commands mixed in (`noise`), which often misreads its goal: it skips the
-  cleaning, heating or cooling, brings one thing instead of two, carries a thing about instead of using the
-  lamp, takes another thing or goes to another place. After a slip the episode wanders and ends unsolved.
+* purposeful play: the searching oracle with random commands mixed in (`noise`), which often misreads its
+  goal: it skips the cleaning, heating or cooling, brings one thing instead of two, carries a thing about
+  instead of using the lamp, takes another thing or goes to another place. After a slip the episode wanders
+  and ends unsolved.
 
 In both, some turns begin with a stale command, one that was possible earlier and is not now: the world answers
 "Nothing happens." and play goes on. Stale commands carry no loss; they show what comes after an error.
