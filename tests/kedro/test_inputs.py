@@ -77,6 +77,23 @@ def test_missing_official_games_are_said(check: Check, tmp_path: Path, monkeypat
         check(world={"household": {"source": "official"}})
 
 
+def test_a_damaged_game_file_is_named_before_training(tmp_path: Path) -> None:
+    from worldwise.pipelines.data_collection.nodes import begin_files
+    from worldwise.worlds.household.config import HouseholdConfig
+    from worldwise.worlds.registry import WorldConfig, make_family
+
+    game = "pick_and_place_simple-Mug-None-Desk-308/trial_T20190907_000000_000000"
+    path = tmp_path / "valid_seen" / game / "game.tw-pddl"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"solvable": true, "pddl_problem": "(define", "grammar": "", "walkthrough": []}')
+    household = HouseholdConfig(source="official", data=str(tmp_path))
+    family = make_family("household", WorldConfig(household=household))
+    listed = family.tasks("valid_seen")
+    assert len(listed) == 1
+    with pytest.raises(ValueError, match="trial_T20190907_000000_000000"):
+        begin_files(family, listed)
+
+
 def test_a_model_folder_without_tokenizer_is_named(check: Check, tiny_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(tiny_folder, folder)

@@ -17,7 +17,7 @@ class EnvironmentHooks:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         from transformers.utils import logging as transformers_logging
 
-        transformers_logging.disable_progress_bar()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         threads = catalog.load("params:compute").get("threads")
         if threads is not None:
             import torch

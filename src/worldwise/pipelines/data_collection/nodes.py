@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from worldwise.agents.config import AgentConfig
@@ -17,16 +18,34 @@ from worldwise.stages.actor import load_checkpoint
 from worldwise.stages.collect import CollectConfig
 from worldwise.stages.collect import collect_episodes as collect
 from worldwise.stages.evaluate import EvaluateConfig
+from worldwise.worlds.contract import Task, WorldFamily
 from worldwise.worlds.registry import WorldConfig, make_family
 
 
 def prepare_tasks(world: WorldConfig, tasks: TasksConfig, evaluate: EvaluateConfig) -> TaskTable:
-    """The tasks of a run: `train`, `held_out` (training tasks that only checks play), and the evaluated splits."""
+    """The tasks of a run: `train`, `held_out` (training tasks that only checks play), and the evaluated splits.
+
+    Tasks that are read from files are begun once, so that a damaged file is named here and not in the middle
+    of training.
+    """
     family = make_family(world.name, world)
     training = family.tasks(tasks.split, tasks.train + tasks.held_out)
     sets = {"train": training[: tasks.train], "held_out": training[tasks.train :]}
     sets |= {split: family.tasks(split, evaluate.games) for split in evaluate.splits}
+    begin_files(family, [task for chosen in sets.values() for task in chosen])
     return tasks_to_json(sets)
+
+
+def begin_files(family: WorldFamily, tasks: Sequence[Task]) -> None:
+    """Begins every task that does not carry its content with it.
+
+    Raises:
+        ValueError: a file is damaged; the message names it.
+    """
+    world = family.new()
+    for task in tasks:
+        if not task.payload:
+            world.reset(task, 0)
 
 
 def prepare_base_model(model: ModelConfig) -> Path:
