@@ -89,9 +89,13 @@ def test_equal_prompts_and_forks_run_once() -> None:
     assert engine.stats.prefix_tokens == 40 + 39
     forks = [engine.fork(slots[0]) for _ in range(4)]
     # the token that waited and the new ones: once for the parent, once for all forks
-    requests = [Request(slot, [7, 8, 9], slot) for slot in (slots[0], *forks)]
+    requests = [Request(slot, [7] * 15, slot, keep=False) for slot in (slots[0], *forks)]
     engine.generate(requests, Sampling(max_tokens=1), [])
-    assert engine.stats.prefix_tokens == 40 + 39 + 2 * 4
+    assert engine.stats.prefix_tokens == 40 + 39 + 2 * 16
+    # a few tokens are not worth a span of their own
+    requests = [Request(slot, [7] * 14, slot, keep=False) for slot in (slots[0], *forks)]
+    engine.generate(requests, Sampling(max_tokens=1), [])
+    assert engine.stats.prefix_tokens == 40 + 39 + 2 * 16 + 5 * 15
 
 
 def test_forced_tokens_run_with_the_next_free_one() -> None:
@@ -157,11 +161,11 @@ def test_neighbours_of_like_length_are_read_together() -> None:
     # rows 0-2 are alike, row 3 is far longer, row 5 is no neighbour of row 3
     jobs, ends = _jobs([alone(0, 50), alone(1, 60), alone(2, 70), alone(3, 900), alone(5, 900)], 1000)
     assert [(job.first, job.last, job.row, job.rows, job.stop) for job in jobs] == [
-        (0, 3, 0, 3, 96),
-        (3, 4, 3, 1, 928),
-        (4, 5, 5, 1, 928),
+        (0, 3, 0, 3, 80),
+        (3, 4, 3, 1, 912),
+        (4, 5, 5, 1, 912),
     ]
-    assert ends == [96, 96, 96, 928, 928]
+    assert ends == [80, 80, 80, 912, 912]
 
 
 def test_a_shared_span_is_read_once_for_all_its_sharers_and_its_owner() -> None:

@@ -2,7 +2,8 @@
 
 Same mathematics as transformers' `modeling_llama`, `modeling_qwen2` and `modeling_qwen3`; what differs is the
 order of memory: projections of one input are one matrix, the weight of a norm and the scale of the scores are
-multiplied into the matrix behind them, and tokens of all contexts are packed without padding.
+multiplied into the matrix behind them, rotated pairs lie together, and tokens of all contexts are packed
+without padding.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Decoder:
         self.kv_heads = int(config.num_key_value_heads)
         self._epsilon = float(config.rms_norm_eps)
         self.head_dim = int(model.get_submodule("model.layers.0.self_attn").head_dim)  # type: ignore[arg-type]
-        self._rope = _rope_table(self._model.model.rotary_emb, max_length, dtype)
+        self._rope = _rope_table(self._model.model.rotary_emb, max_length)
         self._parameters = list(model.parameters())
         self.refresh()
 
@@ -125,11 +126,17 @@ class Decoder:
         if type(attention).__name__ == "Qwen3Attention":
             q_norm = attention.q_norm.weight * scale
             q_norm, k_norm = q_norm.expand(self.heads, -1), attention.k_norm.weight.expand(self.kv_heads, -1)
-            qk_norm = torch.cat((q_norm, k_norm)).to(self.dtype)
+            pairs = _pair_order(1, self.head_dim).to(self.device)
+            qk_norm = torch.cat((q_norm, k_norm))[:, pairs].to(self.dtype)
         else:
             qkv[:queries] *= scale
             if qkv_bias is not None:
                 qkv_bias[:queries] *= scale
+        turned = (self.heads + self.kv_heads) * self.head_dim
+        order = _pair_order(self.heads + self.kv_heads, self.head_dim).to(self.device)
+        qkv[:turned] = qkv[:turned][order]
+        if qkv_bias is not None:
+            qkv_bias[:turned] = qkv_bias[:turned][order]
         gate_up = _joined(mlp.gate_proj, mlp.up_proj) * block.post_attention_layernorm.weight
         return _Layer(
             qkv=self._matrix(qkv),
@@ -164,22 +171,23 @@ class Decoder:
             The last hidden states [N, hidden], before the final norm.
         """
         hidden = torch.nn.functional.embedding(ids, self._embedding)
-        cos_sin = self._rope[:, positions].unsqueeze(2)
+        turns = self._rope[positions].unsqueeze(1)
         turned = self.heads + self.kv_heads
         for index, layer in enumerate(self._blocks):
             projected = _linear(self._normed(hidden), layer.qkv, layer.qkv_bias)
-            projected = projected.view(len(ids), turned + self.kv_heads, self.head_dim)
+            projected = projected.view(ids.shape[0], turned + self.kv_heads, self.head_dim)
             qk, values = projected[:, :turned], projected[:, turned:]
             if layer.qk_norm is not None:
                 qk = self._normed(qk) * layer.qk_norm
-            qk = torch.addcmul(qk * cos_sin[0], qk.roll(self.head_dim // 2, -1), cos_sin[1])
+            pairs = torch.view_as_complex(qk.float().view(*qk.shape[:2], -1, 2))
+            qk = torch.view_as_real(pairs * turns).flatten(-2).to(self.dtype)
             cache.write(index, rows, positions, qk[:, self.heads :], values)
             attended = plan.attend(index, qk[:, : self.heads])
-            hidden = _linear(attended, layer.out, layer.out_bias).add_(hidden)
+            _add_linear(hidden, attended, layer.out, layer.out_bias)
             projected = _linear(self._normed(hidden), layer.gate_up, layer.gate_up_bias)
             gate, up = projected.chunk(2, dim=-1)
             mixed = torch.nn.functional.silu(gate).mul_(up)
-            hidden = _linear(mixed, layer.down, layer.down_bias).add_(hidden)
+            _add_linear(hidden, mixed, layer.down, layer.down_bias)
         return hidden
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -188,8 +196,9 @@ class Decoder:
 
     def _normed(self, x: torch.Tensor) -> torch.Tensor:
         """Root-mean-square normalised, without a weight; computed in float32."""
-        wide = x.float()
-        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._epsilon)).to(x.dtype)
+        norm: torch.Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        scale = norm.square_().mul_(1.0 / x.shape[-1]).add_(self._epsilon).rsqrt_()
+        return (x * scale).to(x.dtype)
 
 
 def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -198,9 +207,19 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) ->
     A single row is run twice: as a matrix product it is summed in the same order as in a larger batch, as a
     vector product it would not be, and a response would depend (in the last bit) on its batch mates.
     """
-    if len(x) == 1:
+    if x.shape[0] == 1:
         return _linear(x.repeat(2, 1), weight, bias)[:1]
     return torch.mm(x, weight) if bias is None else torch.addmm(bias, x, weight)
+
+
+def _add_linear(hidden: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """Adds `_linear` to hidden [N, out] in place."""
+    if x.shape[0] == 1:
+        hidden.add_(_linear(x, weight, bias))
+        return
+    hidden.addmm_(x, weight)
+    if bias is not None:
+        hidden.add_(bias)
 
 
 def _joined(*projections: Any) -> torch.Tensor:
@@ -213,14 +232,20 @@ def _joined_bias(*projections: Any) -> torch.Tensor | None:
     return torch.cat([projection.bias.detach().float() for projection in projections])
 
 
-def _rope_table(rotary: Any, max_length: int, dtype: torch.dtype) -> torch.Tensor:
-    """Cosines and signed sines [2, max_length, head_dim], from the model's own frequencies.
+def _pair_order(heads: int, head_dim: int) -> torch.Tensor:
+    """Where each row of a query or key projection goes so that rotated pairs (i, i + head_dim / 2) lie together.
 
-    With signs (-, +) on the halves of the sines, x cos + roll(x, half) sin is the rotation of
-    `apply_rotary_pos_emb`.
+    Scores do not change, queries and keys being reordered alike, and a rotation becomes one complex product.
     """
+    head = torch.arange(head_dim).view(2, -1).t().flatten()
+    return (torch.arange(heads)[:, None] * head_dim + head).flatten()
+
+
+def _rope_table(rotary: Any, max_length: int) -> torch.Tensor:
+    """The rotation of every position and pair, complex64 [max_length, head_dim / 2], from the model's own
+    frequencies: the pairs of `apply_rotary_pos_emb` times cos + i sin."""
     frequencies = rotary.inv_freq.float()
     positions = torch.arange(max_length, device=frequencies.device, dtype=torch.float32)
     angles = positions[:, None] * frequencies[None]
-    cos, sin = angles.cos() * rotary.attention_scaling, angles.sin() * rotary.attention_scaling
-    return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))).to(dtype)
+    scaling = float(rotary.attention_scaling)
+    return torch.complex(angles.cos() * scaling, angles.sin() * scaling)

@@ -9,14 +9,14 @@ are neighbours and about equally long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-_ROUND = 32
+_ROUND = 16
 """Lengths are rounded up to this many tokens, so that a decode plan holds for some steps."""
 _PADDING_WORTH_A_CALL = 128
 """Tokens of padding that cost about as much time as one more matrix call."""
@@ -42,6 +42,10 @@ class Layout(NamedTuple):
         return self.own.stop
 
 
+_Stored = tuple[list[torch.Tensor], list[torch.Tensor]]
+"""Per layer: views of keys and of values."""
+
+
 class KVCache:
     """Keys and values of all layers, each a tensor [rows, key heads, max_length, head_dim]."""
 
@@ -59,7 +63,7 @@ class KVCache:
         self._layers, self._dtype, self._device = layers, dtype, device
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
-        self._views: dict[tuple[int, int, int, int], list[tuple[torch.Tensor, torch.Tensor]]] = {}
+        self._views: dict[tuple[int, int, int, int], list[_Stored]] = {}
         self.reset()
 
     @property
@@ -80,18 +84,27 @@ class KVCache:
         self.values = [self._zeros() for _ in range(self._layers)]
         self._views.clear()
 
-    def views(self, row: int, rows: int, start: int, stop: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Per layer keys [rows, heads, head_dim, stop - start] (transposed for the product) and values
-        [rows, heads, stop - start, head_dim]; one row comes without the first dimension."""
+    def views(self, row: int, rows: int, start: int, stop: int) -> list[_Stored]:
+        """Keys (transposed for the product) and values of rows [row, row + rows), positions [start, stop).
+
+        Returns:
+            For one row a single pair: per layer keys [heads, head_dim, n] and values [heads, n, head_dim];
+            for several rows a pair for each head: per layer keys [rows, head_dim, n], values [rows, n, head_dim].
+        """
         key = (row, rows, start, stop)
         found = self._views.get(key)
         if found is None:
             if len(self._views) > 8 * self._shape[0]:
                 self._views.clear()
-            chosen = row if rows == 1 else slice(row, row + rows)
+            where: list[tuple[int | slice, int | slice]] = [(row, slice(None))]
+            if rows > 1:
+                where = [(slice(row, row + rows), head) for head in range(self.heads)]
             found = [
-                (keys[chosen, ..., start:stop, :].transpose(-1, -2), values[chosen, ..., start:stop, :])
-                for keys, values in zip(self.keys, self.values, strict=True)
+                (
+                    [keys[chosen][..., start:stop, :].transpose(-1, -2) for keys in self.keys],
+                    [values[chosen][..., start:stop, :] for values in self.values],
+                )
+                for chosen in where
             ]
             self._views[key] = found
         return found
@@ -171,7 +184,7 @@ class PrefillPlan:
             )
             result = result.view(kv_heads, count, self._groups, dim).transpose(0, 1)
             out[segment.first : segment.last] = result.reshape(count, -1, dim)
-        return out.view(len(out), -1)
+        return out.view(out.shape[0], -1)
 
     def _context(self, layer: int, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values [1, heads, length, head_dim]: views, or copies where they lie in several rows."""
@@ -195,21 +208,21 @@ class _Job(NamedTuple):
     stop: int
 
 
-class _Bound(NamedTuple):
-    """A job with the views it works on.
+class _Product(NamedTuple):
+    """Views for one matrix call a layer, batched over its first dimension: a job of one row is batched over
+    key heads, a job of several rows takes one such call a key head, batched over rows.
 
-    Shapes, for one context: queries [heads, groups, dim], scores and probs [heads, groups, stop - start], out
-    as queries; for several: the same with the contexts in front.
+    Shapes: queries, out [batch, m, head_dim]; scores, probs [batch, m, n]; per layer keys [batch, head_dim, n]
+    and values [batch, n, head_dim].
     """
 
-    contexts: int
-    rows: int
     adds: bool
     queries: torch.Tensor
     scores: torch.Tensor
     probs: torch.Tensor
     out: torch.Tensor
-    stored: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    keys: Sequence[torch.Tensor]
+    values: Sequence[torch.Tensor]
 
 
 class DecodePlan:
@@ -231,7 +244,8 @@ class DecodePlan:
         jobs, ends = _jobs(layouts, cache.max_length)
         batch, longest, device = len(layouts), max(ends), scores.device
         self.steps = 1 + min(end - layout.length for end, layout in zip(ends, layouts, strict=True))
-        shape = (batch, cache.heads, groups, longest)
+        # Key heads first: every product then reads and writes its part in place.
+        shape = (cache.heads, batch, groups, longest)
         self._scores = scores[: int(np.prod(shape))].view(shape)
         self._probs = probs[: int(np.prod(shape))].view(shape)
         self._queries = torch.empty(*shape[:3], cache.head_dim, dtype=scores.dtype, device=device)
@@ -239,71 +253,40 @@ class DecodePlan:
         self._next = torch.tensor([layout.length for layout in layouts], device=device)
         self._batch = torch.arange(batch, device=device)
         beyond = torch.arange(longest, device=device) >= self._next[:, None]
-        self._mask = torch.zeros(batch, 1, 1, longest, dtype=scores.dtype, device=device)
-        self._mask.masked_fill_(beyond[:, None, None], -torch.inf)
-        self._jobs = [self._bound(cache, job) for job in jobs]
+        self._mask = torch.zeros(batch, 1, longest, dtype=scores.dtype, device=device)
+        self._mask.masked_fill_(beyond[:, None], -torch.inf)
+        self._products = [product for job in jobs for product in self._bound(cache, job)]
 
-    def _bound(self, cache: KVCache, job: _Job) -> _Bound:
+    def _bound(self, cache: KVCache, job: _Job) -> Iterator[_Product]:
         # Views are made once for all steps and layers: making them costs as much as a small product.
-        alone = job.last - job.first == 1
-        contexts = job.first if alone else slice(job.first, job.last)
-        return _Bound(
-            contexts=job.last - job.first,
-            rows=job.rows,
-            adds=job.start > 0,
-            queries=self._queries[contexts],
-            scores=self._scores[contexts, ..., job.start : job.stop],
-            probs=self._probs[contexts, ..., job.start : job.stop],
-            out=self._out[contexts],
-            stored=cache.views(job.row, job.rows, job.start, job.stop),
-        )
+        contexts, positions = slice(job.first, job.last), slice(job.start, job.stop)
+        for head, (keys, values) in enumerate(cache.views(job.row, job.rows, job.start, job.stop)):
+            chosen = slice(None) if job.rows == 1 else head
+            parts = [held[chosen, contexts] for held in (self._queries, self._scores, self._probs, self._out)]
+            if job.rows == 1:
+                parts = [part.flatten(1, 2) for part in parts]
+            queries, scores, probs, out = parts
+            yield _Product(job.start > 0, queries, scores[..., positions], probs[..., positions], out, keys, values)
 
     def advance(self) -> None:
         """Moves on by one token a context."""
-        self._mask[self._batch, 0, 0, self._next] = 0.0
+        self._mask[self._batch, 0, self._next] = 0.0
         self._next += 1
 
     def attend(self, layer: int, queries: torch.Tensor) -> torch.Tensor:
         """Attention output [B, heads * head_dim] of scaled queries [B, heads, head_dim]."""
-        self._queries.copy_(queries.view(self._queries.shape))
-        for job in self._jobs:
-            keys = job.stored[layer][0]
-            if job.contexts == 1:
-                torch.bmm(job.queries, keys, out=job.scores)
-            elif job.rows > 1:
-                job.scores.copy_(torch.matmul(job.queries, keys))
-            else:
-                job.scores.copy_(_unfold(torch.bmm(_fold(job.queries), keys), job.contexts))
+        heads, batch, groups, dim = self._queries.shape
+        self._queries.copy_(queries.view(batch, heads, groups, dim).transpose(0, 1))
+        for product in self._products:
+            torch.bmm(product.queries, product.keys[layer], out=product.scores)
         self._scores.add_(self._mask)
         torch.softmax(self._scores, dim=-1, out=self._probs)
-        for job in self._jobs:
-            values = job.stored[layer][1]
-            if job.contexts == 1 and not job.adds:
-                torch.bmm(job.probs, values, out=job.out)
-                continue
-            if job.contexts == 1:
-                result = torch.bmm(job.probs, values)
-            elif job.rows > 1:
-                result = torch.matmul(job.probs, values)
+        for product in self._products:
+            if product.adds:
+                product.out.baddbmm_(product.probs, product.values[layer])
             else:
-                result = _unfold(torch.bmm(_fold(job.probs), values), job.contexts)
-            if job.adds:
-                job.out.add_(result)
-            else:
-                job.out.copy_(result)
-        return self._out.view(len(queries), -1)
-
-
-def _fold(batched: torch.Tensor) -> torch.Tensor:
-    """[n, heads, groups, x] -> [heads, n * groups, x]: contexts that share a row become rows of one matrix."""
-    n, heads, groups, width = batched.shape
-    return batched.transpose(0, 1).reshape(heads, n * groups, width)
-
-
-def _unfold(folded: torch.Tensor, n: int) -> torch.Tensor:
-    """The inverse of `_fold`."""
-    heads, rows, width = folded.shape
-    return folded.view(heads, n, rows // n, width).transpose(0, 1)
+                torch.bmm(product.probs, product.values[layer], out=product.out)
+        return self._out.transpose(0, 1).reshape(batch, heads * groups * dim)
 
 
 def sharing_order(layout: Layout) -> tuple[tuple[Span, ...], int]:

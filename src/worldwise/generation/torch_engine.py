@@ -32,6 +32,9 @@ from worldwise.generation.sampling import draw
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+_WORTH_SHARING = 16
+"""Tokens from which equal pending tokens are run and stored once: reading a span apart costs a call a step."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Context:
@@ -95,7 +98,7 @@ class TorchEngine:
         capacity: int,
         max_length: int,
         dtype: torch.dtype = torch.float32,
-        chunk_tokens: int = 512,
+        chunk_tokens: int = 256,
     ) -> None:
         """Allocates the cache (memory is taken as contexts grow).
 
@@ -176,11 +179,11 @@ class TorchEngine:
 
     def refresh(self) -> None:
         self._decoder.refresh()
+        self._drop_contexts()
+
+    def _drop_contexts(self) -> None:
         for slot in self._open:
             self._open[slot] = _Context()
-        # Whatever broken weights may have left there would outlive them.
-        self._cache.reset()
-        self._scratch.tensors = []
 
     def _context(self, slot: int) -> _Context:
         if slot not in self._open:
@@ -230,7 +233,14 @@ class TorchEngine:
             responses.append(response)
             if response.finish is None:
                 live.append(_Live(request.slot, context, request.keep, response))
-        self._answer(live, sampling)
+        try:
+            self._answer(live, sampling)
+        except FloatingPointError:
+            # NaN would outlive the weights that made it: masked attention still multiplies what lies there.
+            self._drop_contexts()
+            self._cache.reset()
+            self._scratch.tensors = []
+            raise
         self._stats.sampled_tokens += sum(len(response.tokens) for response in responses)
         self._stats.seconds += time.perf_counter() - started
         return [response.completion() for response in responses]
@@ -292,8 +302,8 @@ class TorchEngine:
         groups: dict[object, list[_Live]] = {}
         for each in live:
             context = each.context
-            untouched = context.start == context.cached
-            key = (context.shared, context.pending) if untouched else each.slot
+            equal = context.start == context.cached and len(context.pending) >= _WORTH_SHARING
+            key = (context.shared, context.pending) if equal else each.slot
             groups.setdefault(key, []).append(each)
         # A context that is kept must not lie in the row of one that is not.
         leaders = [max(group, key=lambda each: each.keep) for group in groups.values()]
