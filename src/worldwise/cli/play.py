@@ -91,10 +91,12 @@ def _model_folder(
 
 
 def _play_model(folder: Path, family: Any, task: Any, temperature: float, values: dict[str, Any]) -> Any:
+    from worldwise.hooks.environment import quiet_libraries
     from worldwise.rollouts.config import plan_groups
     from worldwise.stages.actor import StageContext, load_checkpoint, make_actor
     from worldwise.stages.playing import play_plans
 
+    quiet_libraries()
     rollout = values["rollout"].model_copy(update={"slots": 1})
     context = StageContext(family, values["agent"], rollout, values["seed"])
     actor = make_actor(load_checkpoint(folder, "play", values["model"]), context)

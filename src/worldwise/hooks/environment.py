@@ -13,13 +13,17 @@ class EnvironmentHooks:
 
     @hook_impl
     def before_pipeline_run(self, catalog: DataCatalog) -> None:
-        # Fast tokenizers fork warnings, and bars for files that load in a blink.
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        from transformers.utils import logging as transformers_logging
-
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        quiet_libraries()
         threads = catalog.load("params:compute").get("threads")
         if threads is not None:
             import torch
 
             torch.set_num_threads(threads)
+
+
+def quiet_libraries() -> None:
+    """No warnings of forked tokenizers, no bars for files that load in a blink."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
