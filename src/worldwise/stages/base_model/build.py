@@ -95,7 +95,7 @@ def _rows(
         tally["purposeful"] += transcript.purposeful
         tally["solved"] += transcript.success
         tally["turns"] += len(transcript.actions)
-        rng = random.Random(derive_seed(config.train.seed, "base_rows", number))
+        rng = random.Random(derive_seed(config.train.seed, "rows", number))
         if rng.random() < config.train.prediction_share:
             yield encoder.prediction(transcript, rng)
         else:
