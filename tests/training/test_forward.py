@@ -36,7 +36,7 @@ def test_log_probs_match_the_full_forward_pass(kind: Any, budget: int) -> None:
             table = full_logprobs(model, sequence.token_ids, sequence.temperature).numpy()
         picked = table[np.arange(len(sequence)), sequence.token_ids]
         expected = np.where(sequence.roles == Role.RESPONSE, picked, 0.0)
-        np.testing.assert_allclose(ours, expected, atol=1e-5)
+        np.testing.assert_allclose(ours, expected, atol=1e-5, rtol=1e-5)
         assert np.abs(ours).max() > 1.0
 
 

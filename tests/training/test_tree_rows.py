@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from worldwise.episodes.sequences import Role, TrainingSequence
+from worldwise.training.body import llama
 from worldwise.training.errors import LearnerError
 from worldwise.training.learner import Learner
 
@@ -56,10 +57,12 @@ def _tree(rows: list[TrainingSequence], prefix: int = 37) -> TrainingSequence:
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_log_probs_are_those_of_separate_rows(kind: Any, attention: str) -> None:
+@pytest.mark.parametrize("forward", ["own", "sdpa", "eager"])
+def test_log_probs_are_those_of_separate_rows(kind: Any, forward: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = toy_model(kind)
-    model.set_attn_implementation(attention)
+    if forward != "own":
+        monkeypatch.setattr(llama, "supports", lambda model: False)
+        model.set_attn_implementation(forward)
     rows = _continuations(1)
     learner = Learner(model, plain_config(), 1)
     separate = learner.log_probs(rows)

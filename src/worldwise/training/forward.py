@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -10,6 +11,7 @@ from transformers import PreTrainedModel
 
 from worldwise.algorithms.losses.entropy import entropies
 from worldwise.training.batching import MicroBatch, Restriction
+from worldwise.training.body import llama
 
 LINEAR_HEADS = frozenset({"llama", "qwen2", "qwen3", "mistral", "smollm3"})
 """Model types whose logits are the output embedding applied to the last hidden state, and nothing more."""
@@ -35,7 +37,13 @@ class Scores:
     hits: torch.Tensor
 
 
-def score_tokens(model: PreTrainedModel, batch: MicroBatch, *, entropy_gradient: bool = False) -> Scores:
+def score_tokens(
+    model: PreTrainedModel,
+    batch: MicroBatch,
+    *,
+    dtype: torch.dtype = torch.float32,
+    entropy_gradient: bool = False,
+) -> Scores:
     """Score the chosen tokens of a micro-batch.
 
     The body of the model runs under whatever autocast the caller has set; the LM head and the softmax always
@@ -44,29 +52,30 @@ def score_tokens(model: PreTrainedModel, batch: MicroBatch, *, entropy_gradient:
     Args:
         model: a causal language model of transformers.
         batch: the micro-batch, on the model's device.
+        dtype: of the matrix products in the model's body, float32 or bfloat16 (autocast).
         entropy_gradient: let gradients flow through the entropies.
 
     Returns:
         Scores under the distribution the tokens were sampled from: logits / temperature, restricted to the
         allowed ids where the micro-batch says so.
     """
-    attention = batch.attention
-    if attention is not None and model.config._attn_implementation == "eager":
-        lowest = torch.finfo(model.dtype).min
-        attention = torch.zeros_like(attention, dtype=model.dtype).masked_fill(~attention, lowest)
-    inputs = {"input_ids": batch.input_ids, "position_ids": batch.position_ids, "attention_mask": attention}
     if model.config.model_type not in LINEAR_HEADS:
-        logits = model(**inputs, use_cache=False).logits.flatten(0, 1)[batch.where]
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+            logits = model(**_inputs(model, batch)).logits.flatten(0, 1)[batch.where]
         return Scores(*_score_logits(logits, batch.targets, batch.temperatures, batch.restriction, entropy_gradient))
-    hidden = model.base_model(**inputs, use_cache=False).last_hidden_state.flatten(0, 1)[batch.where]
+    if llama.supports(model):
+        hidden = llama.hidden_states(model, batch.input_ids, batch.position_ids, batch.attention, batch.where, dtype)
+    else:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+            states = model.base_model(**_inputs(model, batch)).last_hidden_state
+        hidden = states.flatten(0, 1)[batch.where]
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     size = max(1, LOGIT_CHUNK // int(head.weight.shape[0]))
 
     def score(part: torch.Tensor, start: int) -> Triple:
         stop = start + len(part)
         restriction = None if batch.restriction is None else batch.restriction.part(start, stop)
-        with torch.autocast(part.device.type, enabled=False):
-            logits = head(part.to(head.weight.dtype))
+        logits = head(part.to(head.weight.dtype))
         return _score_logits(
             logits, batch.targets[start:stop], batch.temperatures[start:stop], restriction, entropy_gradient
         )
@@ -78,6 +87,19 @@ def score_tokens(model: PreTrainedModel, batch: MicroBatch, *, entropy_gradient:
         for start in range(0, len(hidden), size)
     ]
     return Scores(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
+    attention = batch.attention
+    if attention is not None and model.config._attn_implementation == "eager":
+        lowest = torch.finfo(model.dtype).min
+        attention = torch.zeros_like(attention, dtype=model.dtype).masked_fill(~attention, lowest)
+    return {
+        "input_ids": batch.input_ids,
+        "position_ids": batch.position_ids,
+        "attention_mask": attention,
+        "use_cache": False,
+    }
 
 
 def _score_logits(

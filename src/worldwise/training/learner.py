@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +86,7 @@ class Learner:
             lr=config.learning_rate,
             betas=config.betas,
             eps=config.epsilon,
+            fused=True,
         )
 
     def update(self, sequences: Sequence[TrainingSequence]) -> dict[str, float]:
@@ -161,8 +162,7 @@ class Learner:
         with self._threads():
             loss = 0.0
             for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
-                with self._autocast():
-                    scores = score_tokens(self.model, micro)
+                scores = score_tokens(self.model, micro, dtype=self._dtype)
                 part = aggregate(-scores.logprobs, share[micro.places])
                 part.backward()  # type: ignore[no-untyped-call]
                 loss += float(part.detach())
@@ -204,11 +204,12 @@ class Learner:
 
         Args:
             sequences: rows sampled with the present weights.
-            limit: largest difference allowed, nats per token. 1e-5 is right for float32 samplers; bfloat16
+            limit: largest difference allowed, in nats per token, or as a share of the recorded value where
+                that is beyond 1 nat (rounding grows with it). 1e-5 is right for float32 samplers; bfloat16
                 samplers differ by up to 0.3 (give `math.inf` to only measure).
 
         Returns:
-            The largest absolute difference over the response tokens, nats; 0 without any.
+            The largest such difference over the response tokens; 0 without any.
 
         Raises:
             LearnerError: the difference is above `limit`, or not a number.
@@ -219,6 +220,7 @@ class Learner:
             return 0.0
         with self._threads():
             gaps = np.abs(self._score(rows, precise=True).cpu().numpy() - recorded)
+        gaps /= np.maximum(1.0, np.abs(recorded))
         gap = float(gaps.max())
         if not gap <= limit:
             names = [row.sequence.sequence_id for row in rows for _ in row.scored]
@@ -272,8 +274,9 @@ class Learner:
     def _tensor(self, values: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(values.astype(np.float32)).to(self._device)
 
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self._device.type, torch.bfloat16, enabled=self.config.precision == "bf16")
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.config.precision == "bf16" else torch.float32
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
@@ -301,8 +304,7 @@ class Learner:
 
     def _policy_losses(self, batch: PolicyBatch, micro: MicroBatch, means: Means) -> dict[str, torch.Tensor]:
         config = self.config
-        with self._autocast():
-            scores = score_tokens(self.model, micro, entropy_gradient=config.entropy_coefficient > 0.0)
+        scores = score_tokens(self.model, micro, dtype=self._dtype, entropy_gradient=config.entropy_coefficient > 0.0)
         weights, advantages = batch.weights[micro.places], batch.advantages[micro.places]
         current = scores.logprobs.detach()
         old = current if batch.old_logprobs is None else batch.old_logprobs[micro.places]
@@ -321,8 +323,8 @@ class Learner:
         )
         parts = {"policy_loss": aggregate(policy.losses, weights)}
         if config.kl_coefficient > 0.0 and self.reference is not None:
-            with torch.no_grad(), self._autocast():
-                reference = score_tokens(self.reference, micro).logprobs
+            with torch.no_grad():
+                reference = score_tokens(self.reference, micro, dtype=self._dtype).logprobs
             kl = kl_tokens(scores.logprobs, reference, config.kl_estimator)
             parts["kl_loss"] = config.kl_coefficient * aggregate(kl, weights)
             means.add("kl_reference", kl_tokens(current, reference, "k3"))
@@ -343,8 +345,7 @@ class Learner:
         """float32 [N]: log-probabilities of the scored tokens of all rows, in their order."""
         flat = torch.zeros(sum(len(row.scored) for row in rows), device=self._device)
         for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
-            with nullcontext() if precise else self._autocast():
-                scores = score_tokens(self.model, micro)
+            scores = score_tokens(self.model, micro, dtype=torch.float32 if precise else self._dtype)
             flat[torch.from_numpy(micro.places).to(self._device)] = scores.logprobs
         return flat
 
