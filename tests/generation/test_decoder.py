@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from worldwise.generation.decoder import unsupported
-from worldwise.generation.kv_cache import Layout, Span, _jobs, sharing_order, split_at_sharers
+from worldwise.generation.kv_cache import Layout, Span, _jobs, _sharers, sharing_order, split_at_sharers
 from worldwise.generation.protocol import Completion, Request, Sampling
 from worldwise.generation.tiny import tiny_model
 from worldwise.generation.torch_engine import TorchEngine
@@ -50,11 +50,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def llama(**changes: Any) -> PreTrainedModel:
     torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**(SIZES | changes)))
+    model: PreTrainedModel = LlamaForCausalLM(LlamaConfig(**(SIZES | changes)))
+    model.train(False)
     for parameter in model.parameters():
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter, float(parameter.detach().mean()), 0.2)
-    return model.eval()
+    return model
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -182,3 +183,25 @@ def test_a_shared_span_is_read_once_for_all_its_sharers_and_its_owner() -> None:
     shared = [job for job in jobs if job.row == 4 and job.start == 0]
     assert [(job.first, job.last, job.rows, job.stop) for job in shared] == [(1, 4, 1, 100)]
     assert sorted((job.row, job.start) for job in jobs) == [(2, 0), (4, 0), (4, 100), (6, 100)]
+
+
+def test_forks_with_short_parts_of_their_own_are_prefilled_together() -> None:
+    span, other = Span(0, 0, 10), Span(1, 0, 10)
+    forks = [Layout((span,), Span(row, 10, 10 + own)) for row, own in ((2, 4), (3, 5), (4, 2))]
+    layouts = [*forks, Layout((other,), Span(5, 10, 12)), Layout((), Span(6, 0, 9)), Layout((), Span(7, 0, 9))]
+    # 4 + 5 own positions fit into 10 shared ones, 4 + 5 + 2 do not
+    assert [_sharers(layouts, first) for first in range(6)] == [2, 3, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_forks_prefilled_together_do_not_see_each_other(architecture: Any, gap: Judge) -> None:
+    model, rng = tiny_model(architecture, spread=0.2), random.Random(2)
+    engine, stem = TorchEngine(model, capacity=9, max_length=150), 0
+    assert engine.open() == stem
+    prompt = [rng.randrange(267) for _ in range(60)]
+    engine.extend({stem: prompt})
+    asked = [[rng.randrange(267) for _ in range(rng.randint(1, 12))] for _ in range(8)]
+    requests = [Request(engine.fork(stem), new, index) for index, new in enumerate(asked)]
+    completions = engine.generate(requests, Sampling(max_tokens=6), [])
+    gaps = [gap(model, prompt + new, done, Sampling()) for new, done in zip(asked, completions, strict=True)]
+    assert max(gaps) < CLOSE

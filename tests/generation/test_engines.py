@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from worldwise.generation.engines import make_engine
 from worldwise.generation.hf_engine import HFEngine
+from worldwise.generation.models import ModelConfig, load_model, load_tokenizer, resolve_model
 from worldwise.generation.protocol import Completion, Engine, Request, Sampling
 from worldwise.generation.sampling import build_trie
 from worldwise.generation.tiny import Architecture, tiny_model, tiny_tokenizer
@@ -266,8 +267,9 @@ def test_greedy_takes_the_most_probable(build: Build, model: PreTrainedModel) ->
     assert completion.logprobs.tolist() == [0.0] * 5
 
 
-def test_changed_weights_are_noticed_and_taken(model: PreTrainedModel, gap: Judge) -> None:
-    own = tiny_model(model.config.model_type, seed=1)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_changed_weights_are_noticed_and_taken(architecture: Architecture, gap: Judge) -> None:
+    own = tiny_model(architecture, seed=1, spread=0.2)
     engine = make_engine(own, tiny_tokenizer(), 2, 64)
     slot = engine.open()
     engine.generate([Request(slot, [1, 2], 1)], Sampling(max_tokens=3), [])
@@ -336,3 +338,16 @@ def test_sizes_are_checked(model: PreTrainedModel) -> None:
 def test_a_tokenizer_of_another_model_is_refused() -> None:
     with pytest.raises(ValueError, match="do not belong together"):
         make_engine(tiny_model(vocabulary=100), tiny_tokenizer(), 1, 10)
+
+
+def test_the_embedded_model_plays_with_its_own_probabilities(gap: Judge) -> None:
+    folder = resolve_model(ModelConfig())
+    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    engine = make_engine(model, tokenizer, 4, 256)
+    assert type(engine) is TorchEngine
+    text = "You are in the middle of a room. You see a desk 1, and a drawer 1. Your task is to: put a mug in desk."
+    chat = [{"role": "user", "content": text}]
+    prompt = tokenizer.encode(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+    requests = [Request(engine.open(), prompt, seed) for seed in range(4)]
+    for completion in engine.generate(requests, Sampling(max_tokens=16), [tokenizer.eos_token_id]):
+        assert gap(model, prompt, completion, Sampling()) < CLOSE

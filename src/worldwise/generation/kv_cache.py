@@ -131,13 +131,14 @@ class KVCache:
                 store[row, :, span.start : span.stop] = store[span.row, :, span.start : span.stop]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Segment:
-    """New tokens [first, last) of a packed prefill that belong to one context."""
+    """New tokens [first, last) of a packed prefill: those of one context, or of several with the same shared
+    spans; `mask` says which of all their positions each token sees (None: all of them)."""
 
     first: int
     last: int
-    layout: Layout
+    spans: tuple[Span, ...]
     mask: torch.Tensor | None
 
 
@@ -155,18 +156,32 @@ class PrefillPlan:
         """
         self._cache, self._groups = cache, groups
         self._segments: list[_Segment] = []
-        first = 0
-        for layout, count in zip(layouts, counts, strict=True):
-            mask = self._mask(layout.length, count) if count > 1 else None
-            self._segments.append(_Segment(first, first + count, layout, mask))
-            first += count
+        index = first = 0
+        while index < len(layouts):
+            end = _sharers(layouts, index)
+            last = first + sum(counts[index:end])
+            owns = [layout.own for layout in layouts[index:end]]
+            spans = (*layouts[index].shared, *owns)
+            mask = self._mask(spans, owns, counts[index:end]) if last - first > 1 else None
+            self._segments.append(_Segment(first, last, spans, mask))
+            index, first = end, last
 
-    def _mask(self, length: int, count: int) -> torch.Tensor:
-        """Additive mask [count * groups, length]: the last `count` positions are causal, the rest is open."""
-        like = self._cache.keys[0]
-        mask = torch.zeros(count * self._groups, length, dtype=like.dtype, device=like.device)
-        causal = torch.full((count, count), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
-        mask[:, length - count :] = causal.repeat_interleave(self._groups, dim=0)
+    def _mask(self, spans: Sequence[Span], owns: Sequence[Span], counts: Sequence[int]) -> torch.Tensor:
+        """Additive mask [new tokens * groups, positions of all spans]: a token sees the shared spans, and its
+        own one up to itself (new tokens are the last of theirs)."""
+        like, lengths = self._cache.keys[0], [own.stop - own.start for own in owns]
+        total = sum(span.stop - span.start for span in spans)
+        mask = torch.zeros(sum(counts) * self._groups, total, dtype=like.dtype, device=like.device)
+        start = total - sum(lengths)
+        if len(owns) > 1:
+            mask[:, start:] = -torch.inf
+        row = 0
+        for length, count in zip(lengths, counts, strict=True):
+            block = mask[row : row + count * self._groups, start : start + length]
+            causal = torch.full((count, count), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
+            block[:, : length - count] = 0.0
+            block[:, length - count :] = causal.repeat_interleave(self._groups, dim=0)
+            row, start = row + count * self._groups, start + length
         return mask
 
     def attend(self, layer: int, queries: torch.Tensor) -> torch.Tensor:
@@ -178,7 +193,7 @@ class PrefillPlan:
             # The query heads of one key head become rows of one matrix: keys are read once for all.
             query = queries[segment.first : segment.last].view(count, kv_heads, self._groups, dim)
             query = query.transpose(0, 1).reshape(1, kv_heads, count * self._groups, dim)
-            keys, values = self._context(layer, segment.layout)
+            keys, values = self._stored(layer, segment.spans)
             result = torch.nn.functional.scaled_dot_product_attention(
                 query, keys, values, attn_mask=segment.mask, scale=1.0
             )
@@ -186,14 +201,27 @@ class PrefillPlan:
             out[segment.first : segment.last] = result.reshape(count, -1, dim)
         return out.view(out.shape[0], -1)
 
-    def _context(self, layer: int, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values [1, heads, length, head_dim]: views, or copies where they lie in several rows."""
-        spans = (*layout.shared, layout.own)
+    def _stored(self, layer: int, spans: Sequence[Span]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [1, heads, positions, head_dim]: views, or copies where they lie in several rows."""
         keys = [self._cache.keys[layer][s.row : s.row + 1, :, s.start : s.stop] for s in spans]
         values = [self._cache.values[layer][s.row : s.row + 1, :, s.start : s.stop] for s in spans]
         if len(spans) == 1:
             return keys[0], values[0]
         return torch.cat(keys, dim=2), torch.cat(values, dim=2)
+
+
+def _sharers(layouts: Sequence[Layout], first: int) -> int:
+    """The end of the run of contexts from `first` on that are attended together: same shared spans, and own
+    parts that in sum are no longer than those, so that what is masked away costs less than what is saved."""
+    shared = layouts[first].shared
+    budget = sum(span.stop - span.start for span in shared)
+    end = first
+    while end < len(layouts) and layouts[end].shared == shared:
+        budget -= layouts[end].own.stop - layouts[end].own.start
+        if budget < 0:
+            break
+        end += 1
+    return max(end, first + 1)
 
 
 class _Job(NamedTuple):

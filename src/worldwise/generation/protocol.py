@@ -154,7 +154,16 @@ class Engine(Protocol):
         ...
 
     def generate(self, requests: Sequence[Request], sampling: Sampling, stop_ids: Sequence[int]) -> list[Completion]:
-        """Answer all requests, in their order."""
+        """Answer all requests, in their order.
+
+        A request that leaves no room for a single token comes back empty with finish `context`, and its slot
+        stays as it was.
+
+        Raises:
+            ValueError: a slot that is not open or asked twice, an unknown token id, nothing to continue.
+            RuntimeError: the model's weights changed and `refresh` was not called.
+            FloatingPointError: the logits hold NaN or infinity.
+        """
         ...
 
     def refresh(self) -> None:
