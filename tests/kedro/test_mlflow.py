@@ -25,7 +25,7 @@ from worldwise.hooks.progress import ProgressHooks
 from worldwise.tracking.config import MlflowConfig
 from worldwise.tracking.flatten import flatten, numbers
 from worldwise.tracking.hook import MlflowHooks
-from worldwise.tracking.interruption import RunInterrupted
+from worldwise.tracking.interruption import RunInterrupted, interruptible
 from worldwise.tracking.listeners import reporter
 
 VERSION = "2026-01-01T00.00.00.000Z"
@@ -54,6 +54,15 @@ def _explode(config: Toy) -> dict[str, float]:
 
 def _interrupt(config: Toy) -> dict[str, float]:
     os.kill(os.getpid(), signal.SIGTERM)
+    return {}
+
+
+def _interrupt_what_tries_again(config: Toy) -> dict[str, float]:
+    for _ in range(config.steps):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except Exception:
+            continue
     return {}
 
 
@@ -125,6 +134,12 @@ def test_a_failed_run_is_marked_failed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="boom"):
         _run(tmp_path, _explode)
     assert [run.info.status for run in _runs(tmp_path)] == ["FAILED", "FAILED"]
+
+
+def test_a_stop_is_not_taken_for_a_failure_that_play_survives(tmp_path: Path) -> None:
+    with pytest.raises(RunInterrupted, match="SIGTERM"):
+        _run(tmp_path, interruptible(_interrupt_what_tries_again))
+    assert [run.info.status for run in _runs(tmp_path)] == ["KILLED", "KILLED"]
 
 
 def test_an_interrupted_run_is_marked_killed(tmp_path: Path) -> None:

@@ -1,15 +1,23 @@
 """Ctrl-C and SIGTERM as an ordinary error, so that a run ends in order.
 
 Kedro calls its hooks and says how to go on only for exceptions below `Exception`; a KeyboardInterrupt or
-a SIGTERM would leave the run's status open.
+a SIGTERM would leave the run's status open. Inside a node it is the other way round: code that tries again after
+`Exception` (a world or an engine that fails) must not take a stop for one of those failures. So a signal
+inside a node raises `StopNode`, which no such code catches, and the node's edge makes it `RunInterrupted`.
 """
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -18,8 +26,31 @@ class RunInterrupted(RuntimeError):
     """The user or the system asked the run to stop."""
 
 
+class StopNode(BaseException):
+    """A stop on its way out of a node."""
+
+
+_inside_node: ContextVar[bool] = ContextVar("inside_node", default=False)
+
+
+def interruptible(function: Callable[P, R]) -> Callable[P, R]:
+    """The node function, from which a stop comes out as `RunInterrupted`."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = _inside_node.set(True)
+        try:
+            return function(*args, **kwargs)
+        except StopNode as stop:
+            raise RunInterrupted(str(stop)) from None
+        finally:
+            _inside_node.reset(token)
+
+    return wrapped
+
+
 class Interruption:
-    """Turns the first signal into `RunInterrupted`; a second one acts as the system has it.
+    """Turns the first signal into a stop; a second one acts as the system has it.
 
     Works in the main thread only, as Python's signals do; elsewhere it does nothing.
     """
@@ -41,4 +72,5 @@ class Interruption:
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
         self.remove()
-        raise RunInterrupted(f"stopped by {signal.Signals(number).name}")
+        message = f"stopped by {signal.Signals(number).name}"
+        raise StopNode(message) if _inside_node.get() else RunInterrupted(message)

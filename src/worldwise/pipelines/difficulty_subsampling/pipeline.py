@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from worldwise.pipelines.difficulty_subsampling import nodes
 from worldwise.pipelines.support import MODEL_SETTINGS
+from worldwise.pipelines.wiring import node
 
 
 def create_pipeline() -> Pipeline:

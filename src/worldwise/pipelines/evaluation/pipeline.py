@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from worldwise.pipelines.evaluation import nodes
 from worldwise.pipelines.support import MODEL_SETTINGS, SETTINGS
+from worldwise.pipelines.wiring import node
 
 WEIGHTS = {
     "rwml": "world_model",

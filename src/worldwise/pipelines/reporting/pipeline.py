@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from worldwise.pipelines.reporting import nodes
+from worldwise.pipelines.wiring import node
 
 
 def create_pipeline() -> Pipeline:

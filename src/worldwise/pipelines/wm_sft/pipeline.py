@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from worldwise.pipelines.support import MODEL_SETTINGS
+from worldwise.pipelines.wiring import node
 from worldwise.pipelines.wm_sft import nodes
 
 
