@@ -22,7 +22,7 @@ from worldwise.episodes.sequences import Role
 from worldwise.training.batching import MicroBatch, make_row, micro_batches
 from worldwise.training.body import attention, llama
 from worldwise.training.body.attention import causal_attention
-from worldwise.training.body.functions import add_norm, gated_mlp, split_heads
+from worldwise.training.body.functions import add_norm, gated_mlp, pairs_together, split_heads
 from worldwise.training.forward import score_tokens
 
 from .toy import SIZES, batch
@@ -113,12 +113,14 @@ def test_functions_pass_gradcheck_in_their_parts() -> None:
     _same_gradients(lambda *a: (gated_mlp(*a),), _gated_mlp, [x, gate, up, down])
 
     fused, scales = torch.randn(2, 7, (4 + 2 * 2) * 6), torch.rand(6, 6) + 0.5
-    cos, sin = torch.randn(1, 7, 1, 6), torch.randn(1, 7, 1, 6)
+    turn = torch.randn(1, 7, 6, 3, dtype=torch.complex64)
     _same_gradients(
-        lambda f, w: split_heads(f, w, cos, sin, (4, 2), 0.3, 1e-3),
-        lambda f, w: _heads(f, w, cos, sin),
-        [fused, scales],
+        lambda f, w: split_heads(f, w, turn, (4, 2), 1e-3), lambda f, w: _heads(f, w, turn), [fused, scales]
     )
+
+
+def test_pairs_come_together_per_head() -> None:
+    assert pairs_together(torch.arange(12), 6).tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
 
 
 def _add_norm(x: torch.Tensor, branch: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -130,12 +132,14 @@ def _gated_mlp(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torc
     return ((torch.nn.functional.silu(x @ gate.T) * (x @ up.T)) @ down.T,)
 
 
-def _heads(fused: torch.Tensor, weight: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _heads(fused: torch.Tensor, weight: torch.Tensor, turn: torch.Tensor) -> tuple[torch.Tensor, ...]:
     split = fused.view(2, 7, 8, 6)
     x = split[:, :, :6]
     x = x * (x.square().mean(-1, keepdim=True) + 1e-3).rsqrt() * weight
-    x = x * cos + torch.cat([-x[..., 3:], x[..., :3]], -1) * sin
-    return 0.3 * x[:, :, :4].transpose(1, 2), x[:, :, 4:].transpose(1, 2), split[:, :, 6:].transpose(1, 2)
+    real = x[..., ::2] * turn.real - x[..., 1::2] * turn.imag
+    imaginary = x[..., 1::2] * turn.real + x[..., ::2] * turn.imag
+    x = torch.stack([real, imaginary], -1).flatten(-2)
+    return x[:, :, :4].transpose(1, 2), x[:, :, 4:].transpose(1, 2), split[:, :, 6:].transpose(1, 2)
 
 
 def _same_gradients(ours: Any, plain: Any, inputs: list[torch.Tensor]) -> None:

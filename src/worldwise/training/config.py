@@ -24,7 +24,8 @@ class LearnerConfig(FrozenConfig):
         schedule, warmup_steps, final_share: see `learning_rate_factor`.
         updates: optimizer steps per call of `update`; the sequences are split into that many
             mini-batches by group (fewer if there are fewer groups).
-        micro_batch_tokens: padded tokens per forward pass. It bounds memory and changes nothing else.
+        micro_batch_tokens: padded tokens per forward pass. It bounds memory and changes only the speed (on
+            CPUs small models are fastest around 4,096, where tensors stay in the caches).
         precision: `fp32`, or `bf16` = autocast of the body with float32 weights and float32 head.
             slower).
         clip_low, clip_high: clip range of the ratio, [1 - low, 1 + high].
@@ -51,7 +52,7 @@ class LearnerConfig(FrozenConfig):
     warmup_steps: int = Field(0, ge=0)
     final_share: float = Field(0.0, ge=0.0, le=1.0)
     updates: int = Field(1, ge=1)
-    micro_batch_tokens: int = Field(8192, ge=32)
+    micro_batch_tokens: int = Field(4096, ge=32)
     precision: Literal["fp32", "bf16"] = "fp32"
     clip_low: float = Field(0.2, ge=0.0, lt=1.0)
     clip_high: float = Field(0.2, ge=0.0)

@@ -59,32 +59,33 @@ def add_norm(
 
 
 def split_heads(
-    fused: Tensor,
-    weight: Tensor | None,
-    cos: Tensor,
-    sin: Tensor,
-    heads: tuple[int, int],
-    scale: float,
-    epsilon: float,
+    fused: Tensor, weight: Tensor | None, turn: Tensor, heads: tuple[int, int], epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Fused projections -> queries, keys, values per head, with rotary positions.
 
-    A head of queries or keys with halves (a, b) becomes (a cos - b sin, b cos + a sin), after a norm of its own if
-    there is a weight for it. Queries are also multiplied by `scale`: attention has nothing left to scale.
+    Heads of queries and keys hold the pairs that are rotated together side by side, so that a rotation is one
+    product of complex numbers; their norm, if there is a weight for it, comes first.
 
     Args:
         fused: [B, T, (H + 2K) D] in the compute dtype: H query heads, K key heads, K value heads.
         weight: float32 [H + K, D], or None for no norm of heads.
-        cos, sin: float32 [B or 1, T, 1, D].
+        turn: complex64 [B or 1, T, H + K, D / 2], factor of each pair (a, b) taken as a + ib.
         heads: (H, K).
-        scale: of the queries.
         epsilon: of the norm.
 
     Returns:
         Contiguous [B, H, T, D], [B, K, T, D], [B, K, T, D] in the compute dtype.
     """
-    result: tuple[Tensor, Tensor, Tensor] = Heads.apply(fused, weight, cos, sin, heads, scale, epsilon)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, Tensor, Tensor] = Heads.apply(fused, weight, turn, heads, epsilon)  # type: ignore[no-untyped-call]
     return result
+
+
+def pairs_together(rows: Tensor, size: int) -> Tensor:
+    """Rows [H * D, ...] of heads with halves (a..., b...) reordered to (a_1, b_1, a_2, b_2, ...); `size` = D.
+
+    Queries and keys may be reordered alike: their products stay the same.
+    """
+    return rows.view(-1, 2, size // 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
 
 
 def gated_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
@@ -120,14 +121,7 @@ class Heads(Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        fused: Tensor,
-        weight: Tensor | None,
-        cos: Tensor,
-        sin: Tensor,
-        heads: tuple[int, int],
-        scale: float,
-        epsilon: float,
+        ctx: Any, fused: Tensor, weight: Tensor | None, turn: Tensor, heads: tuple[int, int], epsilon: float
     ) -> Any:
         queries, keys = heads
         split = fused.view(*fused.shape[:2], queries + 2 * keys, -1)
@@ -136,13 +130,9 @@ class Heads(Function):
         if weight is not None:
             inverse = inverse_rms(raw, epsilon)
             x, norm = (raw * inverse).mul_(weight), [raw, inverse, weight]
-        half = x.shape[-1] // 2
-        turned = x * cos
-        turned[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1.0)
-        turned[..., half:].addcmul_(x[..., :half], sin[..., half:])
-        turned[:, :, :queries].mul_(scale)
-        ctx.save_for_backward(cos, sin, *norm)
-        ctx.heads, ctx.scale = heads, scale
+        turned = _rotate(x, turn)
+        ctx.save_for_backward(turn, *norm)
+        ctx.heads = heads
         return (
             _by_head(turned[:, :, :queries], fused.dtype),
             _by_head(turned[:, :, queries:], fused.dtype),
@@ -152,23 +142,19 @@ class Heads(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         queries, keys = ctx.heads
-        cos, sin, *norm = ctx.saved_tensors
+        turn, *norm = ctx.saved_tensors
         to_queries, to_keys, to_values = gradients
         batch, _, length, size = to_queries.shape
-        half = size // 2
         given = torch.empty(batch, length, queries + keys, size)
-        given[:, :, :queries].copy_(to_queries.transpose(1, 2)).mul_(ctx.scale)
+        given[:, :, :queries].copy_(to_queries.transpose(1, 2))
         given[:, :, queries:].copy_(to_keys.transpose(1, 2))
-        back = given * cos
-        back[..., :half].addcmul_(given[..., half:], sin[..., half:])
-        back[..., half:].addcmul_(given[..., :half], sin[..., :half], value=-1.0)
-        slope = None
+        back, slope = _rotate(given, turn.conj()), None
         if norm:
             back, slope = rms_norm_backward(back, *norm)
         result = torch.empty(batch, length, queries + 2 * keys, size, dtype=to_queries.dtype)
         result[:, :, : queries + keys].copy_(back)
         result[:, :, queries + keys :].copy_(to_values.transpose(1, 2))
-        return result.flatten(2), slope, None, None, None, None, None
+        return result.flatten(2), slope, None, None, None
 
 
 class GatedMlp(Function):
@@ -192,6 +178,11 @@ class GatedMlp(Function):
         to_opened = torch.ops.aten.silu_backward(to_inner.mul_(raised), opened)
         to_x = (to_opened @ gate).addmm_(to_raised, up)
         return to_x, to_opened.t() @ x, to_raised.t() @ x, out.t() @ inner
+
+
+def _rotate(x: Tensor, turn: Tensor) -> Tensor:
+    """float32 [..., D] taken as D / 2 complex numbers times `turn`."""
+    return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], -1, 2)) * turn).flatten(-2)
 
 
 def _by_head(x: Tensor, dtype: torch.dtype) -> Tensor:

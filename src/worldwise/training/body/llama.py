@@ -10,7 +10,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from worldwise.training.body.attention import causal_attention
-from worldwise.training.body.functions import add_norm, gated_mlp, split_heads
+from worldwise.training.body.functions import add_norm, gated_mlp, pairs_together, split_heads
 
 SHAPED = frozenset({"llama", "qwen2", "qwen3"})
 
@@ -58,13 +58,13 @@ def hidden_states(
     batch, length = input_ids.shape
     hidden = None if attention is None else ~attention
     x = body.embed_tokens(input_ids).flatten(0, 1)
-    cos, sin = (table[:, :, None] for table in body.rotary_emb(x[None], position_ids))
+    turn = _turn(body, x, position_ids)
     out: Tensor | None = None
     for layer in body.layers:
         last = layer is body.layers[-1]
         norm = layer.input_layernorm
         x, normed = add_norm(x, out, norm.weight, norm.variance_epsilon, dtype)
-        seen = _attend(layer.self_attn, normed.view(batch, length, -1), cos, sin, hidden).flatten(0, 1)
+        seen = _attend(layer.self_attn, normed.view(batch, length, -1), turn, hidden).flatten(0, 1)
         if last:
             x, seen = x.index_select(0, where), seen.index_select(0, where)
         out = functional.linear(seen, layer.self_attn.o_proj.weight.to(dtype), _bias(layer.self_attn.o_proj, dtype))
@@ -76,19 +76,32 @@ def hidden_states(
     return states
 
 
-def _attend(block: Any, x: Tensor, cos: Tensor, sin: Tensor, hidden: Tensor | None) -> Tensor:
-    config = block.config
-    projections = (block.q_proj, block.k_proj, block.v_proj)
-    weight = torch.cat([p.weight for p in projections]).to(x.dtype)
-    bias = None if block.q_proj.bias is None else torch.cat([p.bias for p in projections]).to(x.dtype)
+def _turn(body: Any, x: Tensor, position_ids: Tensor) -> Tensor:
+    """complex64 [B or 1, T, H + K, D / 2]: the rotation of each pair, for queries times the attention scale."""
+    attention = body.layers[0].self_attn
+    cos, sin = body.rotary_emb(x[None], position_ids)
+    half = cos.shape[-1] // 2
+    turn = torch.complex(cos[..., :half].contiguous(), sin[..., :half].contiguous())[:, :, None]
+    config = attention.config
+    queries = (turn * attention.scaling).expand(-1, -1, config.num_attention_heads, -1)
+    return torch.cat([queries, turn.expand(-1, -1, config.num_key_value_heads, -1)], 2)
+
+
+def _attend(block: Any, x: Tensor, turn: Tensor, hidden: Tensor | None) -> Tensor:
+    config, size = block.config, block.head_dim
     heads = (config.num_attention_heads, config.num_key_value_heads)
+    rows = [pairs_together(block.q_proj.weight, size), pairs_together(block.k_proj.weight, size), block.v_proj.weight]
+    weight, bias = torch.cat(rows).to(x.dtype), None
+    if block.q_proj.bias is not None:
+        turned = [pairs_together(block.q_proj.bias, size), pairs_together(block.k_proj.bias, size)]
+        bias = torch.cat([*turned, block.v_proj.bias]).to(x.dtype)
     scales, epsilon = None, 0.0
     if config.model_type == "qwen3":
-        each = (block.q_norm.weight.expand(heads[0], -1), block.k_norm.weight.expand(heads[1], -1))
-        scales, epsilon = torch.cat(each), block.q_norm.variance_epsilon
+        norms = [pairs_together(norm.weight, size) for norm in (block.q_norm, block.k_norm)]
+        scales = torch.stack([norms[0]] * heads[0] + [norms[1]] * heads[1])
+        epsilon = block.q_norm.variance_epsilon
     fused = functional.linear(x, weight, bias)
-    q, k, v = split_heads(fused, scales, cos, sin, heads, block.scaling, epsilon)
-    return causal_attention(q, k, v, hidden)
+    return causal_attention(*split_heads(fused, scales, turn, heads, epsilon), hidden)
 
 
 def _bias(linear: nn.Linear, dtype: torch.dtype) -> Tensor | None:
