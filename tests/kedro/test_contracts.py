@@ -105,7 +105,7 @@ def test_every_block_is_used() -> None:
     used = {
         name.removeprefix("params:") for node in NODES.values() for name in node.inputs if name.startswith("params:")
     }
-    assert set(BLOCKS) - used == {"compute"}  # read by a hook
+    assert set(BLOCKS) == used
 
 
 def test_blocks_in_messages_are_made_where_they_say() -> None:

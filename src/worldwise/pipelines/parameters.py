@@ -30,10 +30,14 @@ class ComputeConfig(FrozenConfig):
     """What the machine gives. Changes speed, not results.
 
     Attributes:
-        threads: torch threads of the process; None leaves torch's own choice (the physical cores).
+        threads: torch threads of the process, which trains; None leaves torch's own choice (the physical cores).
+        workers: processes that play and predict, with one thread each; None = one per core on a CPU, 1 = only
+            the process that trains (always so on a GPU). Never more than cores. Each needs memory for a copy of
+            the weights and for `rollout.slots` contexts.
     """
 
     threads: int | None = Field(None, ge=1, le=1024)
+    workers: int | None = Field(None, ge=1, le=1024)
 
 
 class TasksConfig(FrozenConfig):

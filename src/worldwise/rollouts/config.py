@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from pydantic import Field
 
@@ -19,7 +19,8 @@ class RolloutConfig(FrozenConfig):
     """How a model plays.
 
     Attributes:
-        slots: episodes that live at once, at least 1 (at most the engine's capacity is used).
+        slots: episodes that live at once in each process that plays, at least 1 (at most the engine's capacity
+            is used).
         max_tokens: most tokens in one response.
         max_turns: most turns in an episode; None = the world's own limit, which always holds as well.
         max_episode_tokens: most tokens that an episode may cost, contexts and responses together; None =
@@ -119,6 +120,8 @@ class RolloutStats:
         engine_seconds: wall seconds inside the engine.
         world_seconds: wall seconds inside the worlds.
         other_seconds: wall seconds of the scheduler itself; the consumer's time between episodes not counted.
+
+    Where several workers play, their seconds are added up, and rates per second are those of one worker.
     """
 
     episodes: int = 0
@@ -134,6 +137,11 @@ class RolloutStats:
     engine_seconds: float = 0.0
     world_seconds: float = 0.0
     other_seconds: float = 0.0
+
+    def add(self, other: RolloutStats) -> None:
+        """Add another object's counters."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def metrics(self) -> dict[str, float]:
         """Rates for curves. `prefix_ratio` is 1 where every context token went through the model once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -55,7 +55,7 @@ def play(
     Raises:
         RolloutError: a first prompt with one response does not fit the engine or `max_episode_tokens`.
     """
-    scheduler = _Scheduler(family, engine, agent, plans, config, model_version, stats or RolloutStats())
+    scheduler = Scheduler(family, engine, agent, plans, config, model_version, stats or RolloutStats())
     finished: dict[int, Episode] = {}
     following = 0
     try:
@@ -89,7 +89,9 @@ class _Live:
     spent: int = 0
 
 
-class _Scheduler:
+class Scheduler:
+    """Plays plans in an engine's slots; the parameters are those of `play`."""
+
     def __init__(
         self,
         family: WorldFamily,
@@ -102,7 +104,7 @@ class _Scheduler:
     ) -> None:
         self._family, self._engine, self._agent, self._config = family, engine, agent, config
         self._model_version, self._stats = model_version, stats
-        self._waiting = deque(enumerate(plans))
+        self._waiting: deque[tuple[int, EpisodePlan]] = deque(enumerate(plans))
         self._live: list[_Live] = []
         self._restrictions = Restrictions(agent) if agent.config.restrict_to_admissible else None
         self._keeps_admissible = agent.config.restrict_to_admissible or agent.config.list_admissible
@@ -116,6 +118,10 @@ class _Scheduler:
     def busy(self) -> bool:
         """Something is live or waits."""
         return bool(self._live or self._waiting)
+
+    def add(self, plans: Iterable[tuple[int, EpisodePlan]]) -> None:
+        """More to play, each with the position that its episode comes back with."""
+        self._waiting.extend(plans)
 
     def close(self) -> None:
         """Gives back all slots."""

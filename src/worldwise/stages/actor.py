@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from worldwise.agents.agent import Agent
 from worldwise.agents.config import AgentConfig
@@ -13,6 +13,7 @@ from worldwise.generation.engines import make_engine
 from worldwise.generation.models import ModelConfig, load_model, load_tokenizer, save_model
 from worldwise.generation.protocol import Engine
 from worldwise.rollouts.config import RolloutConfig
+from worldwise.rollouts.workers import WorkerPool, worker_count
 from worldwise.stages.errors import StageError
 from worldwise.stages.reporter import Reporter, Silent
 from worldwise.worlds.contract import WorldFamily
@@ -72,6 +73,8 @@ class StageContext:
         rollout: how episodes are played.
         seed: everything random in a stage derives from (seed, stage, iteration, task, sample, turn).
         reporter: hears how the stage is going.
+        workers: processes that play and predict; 1 = this one alone, None = one per core on a CPU (see
+            `worker_count`). The episodes are the same.
     """
 
     family: WorldFamily
@@ -79,21 +82,41 @@ class StageContext:
     rollout: RolloutConfig
     seed: int
     reporter: Reporter = field(default_factory=Silent)
+    workers: int | None = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A checkpoint ready to act and to predict.
+    """A checkpoint ready to act and to predict; as a context manager it is closed at the end.
 
     Attributes:
         checkpoint: the weights.
-        engine: generates; `engine.refresh()` after every change of the weights.
+        engine: generates in this process.
         agent: prompts and parsing.
+        pool: processes that do so beside each other, started when they have enough to do; None = none.
     """
 
     checkpoint: Checkpoint
     engine: Engine
     agent: Agent
+    pool: WorkerPool | None = None
+
+    def refresh(self) -> None:
+        """The weights changed."""
+        self.engine.refresh()
+        if self.pool is not None:
+            self.pool.refresh()
+
+    def close(self) -> None:
+        """End the worker processes, if there are any."""
+        if self.pool is not None:
+            self.pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def make_actor(checkpoint: Checkpoint, context: StageContext, answer_tokens: int = 0) -> Actor:
@@ -101,11 +124,12 @@ def make_actor(checkpoint: Checkpoint, context: StageContext, answer_tokens: int
 
     Args:
         checkpoint: the weights.
-        context: settings; `rollout.slots` becomes the engine's capacity.
+        context: settings; `rollout.slots` becomes the engine's capacity, and that of every worker.
         answer_tokens: most tokens of a prediction; room for one behind the longest episode is added.
 
     Raises:
         StageError: the model's context is too short for a single response.
+        RolloutError: several workers are wanted for a model that is not on the CPU.
     """
     agent = Agent(checkpoint.tokenizer, context.agent, context.family)
     suffix = len(agent.predict_suffix()) if answer_tokens else 0
@@ -116,8 +140,10 @@ def make_actor(checkpoint: Checkpoint, context: StageContext, answer_tokens: int
             f"the model holds {length} tokens of context and rollout.max_tokens is {context.rollout.max_tokens}: "
             "lower rollout.max_tokens or take a model with a longer context"
         )
-    engine = make_engine(checkpoint.model, checkpoint.tokenizer, context.rollout.slots, length)
-    return Actor(checkpoint, engine, agent)
+    model, tokenizer, slots = checkpoint.model, checkpoint.tokenizer, context.rollout.slots
+    count = worker_count(context.workers, model)
+    pool = WorkerPool(model, tokenizer, context.agent, context.family, slots, length, count) if count > 1 else None
+    return Actor(checkpoint, make_engine(model, tokenizer, slots, length), agent, pool)
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -48,12 +48,12 @@ def collect_episodes(
         config, context: settings.
     """
     plans = plan_groups(tasks[: config.tasks], config.episodes_per_task, STAGE, 0, context.seed, config.temperature)
-    actor = make_actor(checkpoint, context)
     stats = RolloutStats()
     solved = 0
-    episodes = play_plans(actor, plans, context, config.max_turns, stats=stats)
-    for number, episode in enumerate(episodes, start=1):
-        solved += episode.success
-        context.reporter.progress(number, len(plans), f"{solved} solved")
-        yield episode
+    with make_actor(checkpoint, context) as actor:
+        episodes = play_plans(actor, plans, context, config.max_turns, stats=stats)
+        for number, episode in enumerate(episodes, start=1):
+            solved += episode.success
+            context.reporter.progress(number, len(plans), f"{solved} solved")
+            yield episode
     context.reporter.log({**stats.metrics(), "success": solved / len(plans)}, 0)

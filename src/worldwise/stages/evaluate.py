@@ -80,12 +80,12 @@ def evaluate_acting(
         StageError: a wanted split has no tasks.
     """
     plans = evaluation_plans(tasks, config, context.seed)
-    actor = make_actor(checkpoint, context)
     solved = 0
-    for number, episode in enumerate(play_plans(actor, plans, context, config.max_turns), start=1):
-        solved += episode.success
-        context.reporter.progress(number, len(plans), f"{checkpoint.version}: {solved} solved")
-        yield episode
+    with make_actor(checkpoint, context) as actor:
+        for number, episode in enumerate(play_plans(actor, plans, context, config.max_turns), start=1):
+            solved += episode.success
+            context.reporter.progress(number, len(plans), f"{checkpoint.version}: {solved} solved")
+            yield episode
 
 
 def evaluation_plans(tasks: Mapping[str, Sequence[Task]], config: EvaluateConfig, seed: int) -> list[EpisodePlan]:
@@ -134,15 +134,15 @@ def score_world_model(
     """
     if not transitions:
         raise StageError("evaluate: there are no held-out transitions to predict; play more evaluation games")
-    actor = make_actor(checkpoint, context, config.world_model_tokens)
-    samples = predict(
-        actor,
-        transitions,
-        1,
-        Sampling(temperature=0.0, max_tokens=config.world_model_tokens),
-        derive_seed(context.seed, STAGE, "world_model"),
-        lambda done, total: context.reporter.progress(done, total, f"{checkpoint.version}: predictions"),
-    )
+    with make_actor(checkpoint, context, config.world_model_tokens) as actor:
+        samples = predict(
+            actor,
+            transitions,
+            1,
+            Sampling(temperature=0.0, max_tokens=config.world_model_tokens),
+            derive_seed(context.seed, STAGE, "world_model"),
+            lambda done, total: context.reporter.progress(done, total, f"{checkpoint.version}: predictions"),
+        )
     texts = [own[0].text for own in samples]
     found = distances(encoder, texts, [transition.next_observation for transition in transitions])
     pairs = [
@@ -169,11 +169,11 @@ def with_predictions(
     """The episodes with the model's most probable prediction of every next observation, scored by cosine."""
     rules = CleaningRules(drop_invalid_format=False, drop_duplicates=False, max_rejected_share=1.0)
     transitions, _ = extract(episodes, context.family, rules, context.seed)
-    actor = make_actor(checkpoint, context, config.world_model_tokens)
-    room = actor.engine.max_length - config.world_model_tokens
-    fitting = [item for item in transitions if len(actor.agent.predict_prompt(item.prompt_ids)) <= room]
-    sampling = Sampling(temperature=0.0, max_tokens=config.world_model_tokens)
-    samples = predict(actor, fitting, 1, sampling, derive_seed(context.seed, STAGE, "shown"))
+    with make_actor(checkpoint, context, config.world_model_tokens) as actor:
+        room = actor.engine.max_length - config.world_model_tokens
+        fitting = [item for item in transitions if len(actor.agent.predict_prompt(item.prompt_ids)) <= room]
+        sampling = Sampling(temperature=0.0, max_tokens=config.world_model_tokens)
+        samples = predict(actor, fitting, 1, sampling, derive_seed(context.seed, STAGE, "shown"))
     found = distances(encoder, [own[0].text for own in samples], [item.next_observation for item in fitting])
     predictions = {
         (item.episode_id, item.turn): Prediction(

@@ -159,15 +159,18 @@ def midtrain_world_model(
     if config.guard_every and not guard_tasks:
         raise StageError(f"rwml: guard_every is {config.guard_every} and no guard tasks were given")
     loop = _Loop(checkpoint.named(VERSION), transitions, guard_tasks, config, context, encoder)
-    loop.tau_d = loop.threshold(tau_data)
     recorder = CurveRecorder(context.reporter)
-    if config.guard_every:
-        recorder.log({"guard_base": loop.check()}, 0)
-    while loop.state.step < loop.total and not loop.finished():
-        update = loop.state.step
-        row = loop.update()
-        recorder.log(row, update)
-        recorder.progress(update + 1, loop.total, f"reward {row['reward']:.2f}, mixed groups {row['mixed_groups']:.0%}")
+    with loop.actor:
+        loop.tau_d = loop.threshold(tau_data)
+        if config.guard_every:
+            recorder.log({"guard_base": loop.check()}, 0)
+        while loop.state.step < loop.total and not loop.finished():
+            update = loop.state.step
+            row = loop.update()
+            recorder.log(row, update)
+            recorder.progress(
+                update + 1, loop.total, f"reward {row['reward']:.2f}, mixed groups {row['mixed_groups']:.0%}"
+            )
     return RwmlResult(checkpoint.named(VERSION), recorder.rows, loop.finish(recorder.rows))
 
 
@@ -249,7 +252,7 @@ class _Loop:
             for transition, own, row in zip(batch.transitions, batch.samples, advantages, strict=True)
         ]
         learned = self.learner.update(rows)
-        self.actor.engine.refresh()
+        self.actor.refresh()
         return learned
 
     def check(self) -> float:
@@ -286,7 +289,7 @@ class _Loop:
         restore = state.stopped == "collapse"
         if restore:
             self.keeper.restore()
-            self.actor.engine.refresh()
+            self.actor.refresh()
         rewards = [row["reward"] for row in rows]
         tenth = max(1, len(rewards) // 10)
         return {

@@ -11,6 +11,9 @@ from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutStats
 from worldwise.rollouts.scheduler import play
 from worldwise.stages.actor import Actor, StageContext
 
+SHARED_FROM = 16
+"""Episodes from which worker processes play: fewer are over before the processes are up."""
+
 
 def play_plans(
     actor: Actor,
@@ -30,12 +33,15 @@ def play_plans(
         progress: told (finished, planned).
         stats: counters to add to.
     """
+    rollout = limited(context.rollout, max_turns)
+    if actor.pool is not None and len(plans) >= SHARED_FROM:
+        return actor.pool.play(plans, rollout, actor.checkpoint.version, progress, stats)
     return play(
         context.family,
         actor.engine,
         actor.agent,
         plans,
-        limited(context.rollout, max_turns),
+        rollout,
         actor.checkpoint.version,
         progress,
         stats,

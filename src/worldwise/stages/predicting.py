@@ -12,7 +12,8 @@ from worldwise.agents.agent import Agent
 from worldwise.config import derive_seed
 from worldwise.episodes.sequences import Role, TrainingSequence
 from worldwise.episodes.transitions import Transition
-from worldwise.generation.protocol import Completion, Request, Sampling
+from worldwise.generation.protocol import Completion, Engine, Request, Sampling
+from worldwise.rollouts.worker import Player
 from worldwise.stages.actor import Actor
 from worldwise.stages.errors import StageError
 
@@ -30,6 +31,16 @@ class Sample:
 
     completion: Completion
     text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Transitions that are predicted in one batch."""
+
+    transitions: tuple[Transition, ...]
+    tries: int
+    sampling: Sampling
+    seed: int
 
 
 def predict(
@@ -66,15 +77,27 @@ def predict(
             "to at least the group size (or tries), or lower that"
         )
     check_prompts(actor, transitions)
+    size, share = actor.engine.capacity // tries, -(-len(transitions) // _count(actor))
+    places = list(_waves(transitions, max(1, min(size, share))))
+    waves = [Wave(tuple(transitions[i] for i in place), tries, sampling, seed) for place in places]
     found: dict[int, list[Sample]] = {}
-    for wave in _waves(transitions, actor.engine.capacity // tries):
-        for index, samples in zip(
-            wave, _predict_wave(actor, [transitions[i] for i in wave], tries, sampling, seed), strict=True
-        ):
-            found[index] = samples
+    for place, predicted in zip(places, _predicted(actor, waves), strict=True):
+        found.update(zip(place, predicted, strict=True))
         if progress is not None:
             progress(len(found), len(transitions))
     return [found[index] for index in range(len(transitions))]
+
+
+def _count(actor: Actor) -> int:
+    """Processes that predict."""
+    return 1 if actor.pool is None else actor.pool.count
+
+
+def _predicted(actor: Actor, waves: Sequence[Wave]) -> Iterator[list[list[Sample]]]:
+    """The samples of each wave, in order."""
+    if actor.pool is not None and len(waves) > 1:
+        return actor.pool.map(predict_wave, waves)
+    return (_sample_wave(actor.engine, actor.agent, wave) for wave in waves)
 
 
 def check_prompts(actor: Actor, transitions: Sequence[Transition]) -> None:
@@ -173,19 +196,22 @@ def _chains(prompts: Sequence[NDArray[np.int32]]) -> list[list[int]]:
     return chains
 
 
-def _predict_wave(
-    actor: Actor, wave: Sequence[Transition], tries: int, sampling: Sampling, seed: int
-) -> list[list[Sample]]:
-    engine, agent = actor.engine, actor.agent
-    questions = [agent.predict_prompt(item.prompt_ids)[len(item.prompt_ids) :].tolist() for item in wave]
-    slots = _open_slots(actor, [item.prompt_ids for item in wave], tries)
+def predict_wave(player: Player, wave: Wave) -> list[list[Sample]]:
+    """The samples of a wave; what a worker process calls."""
+    return _sample_wave(player.engine, player.agent, wave)
+
+
+def _sample_wave(engine: Engine, agent: Agent, wave: Wave) -> list[list[Sample]]:
+    items, tries = wave.transitions, wave.tries
+    questions = [agent.predict_prompt(item.prompt_ids)[len(item.prompt_ids) :].tolist() for item in items]
+    slots = _open_slots(engine, [item.prompt_ids for item in items], tries)
     try:
         requests = [
-            Request(slot, question, derive_seed(seed, item.transition_id, number))
-            for own, question, item in zip(slots, questions, wave, strict=True)
+            Request(slot, question, derive_seed(wave.seed, item.transition_id, number))
+            for own, question, item in zip(slots, questions, items, strict=True)
             for number, slot in enumerate(own)
         ]
-        completions = engine.generate(requests, sampling, agent.stop_ids)
+        completions = engine.generate(requests, wave.sampling, agent.stop_ids)
     finally:
         # Youngest first: a slot that others grew out of is closed behind them and nothing has to be copied.
         for slot in sorted((slot for own in slots for slot in own), reverse=True):
@@ -194,12 +220,12 @@ def _predict_wave(
     return [samples[start : start + tries] for start in range(0, len(samples), tries)]
 
 
-def _open_slots(actor: Actor, prompts: Sequence[NDArray[np.int32]], tries: int) -> list[list[int]]:
+def _open_slots(engine: Engine, prompts: Sequence[NDArray[np.int32]], tries: int) -> list[list[int]]:
     """`tries` slots per prompt that hold it; what prompts of a chain have in common is run once.
 
     The chain's own slot grows from prompt to prompt, the others are forked off it; it serves the last prompt.
     """
-    engine, chains = actor.engine, _chains(prompts)
+    chains = _chains(prompts)
     stems = [engine.open() for _ in chains]
     slots: list[list[int]] = [[] for _ in prompts]
     for step in range(max(map(len, chains), default=0)):

@@ -139,18 +139,18 @@ def score_transitions(
     encoder: Encoder,
 ) -> list[TransitionScore]:
     """K sampled predictions of every transition and their distances to what happened."""
-    actor = make_actor(auxiliary, context, config.max_tokens)
     tries = config.tries
     sampling = Sampling(temperature=config.temperature, max_tokens=config.max_tokens)
     seed = derive_seed(context.seed, "score_transitions")
-    samples = predict(
-        actor,
-        transitions,
-        tries,
-        sampling,
-        seed,
-        lambda done, total: context.reporter.progress(done, total, f"{tries} predictions each"),
-    )
+    with make_actor(auxiliary, context, config.max_tokens) as actor:
+        samples = predict(
+            actor,
+            transitions,
+            tries,
+            sampling,
+            seed,
+            lambda done, total: context.reporter.progress(done, total, f"{tries} predictions each"),
+        )
     texts = [sample.text for own in samples for sample in own]
     targets = [transition.next_observation for transition in transitions for _ in range(tries)]
     found = distances(encoder, texts, targets).reshape(len(transitions), tries)

@@ -125,16 +125,17 @@ def train_policy(
     _check(tasks, probe_tasks, config, version)
     loop = _Loop(checkpoint.named(version), tasks, probe_tasks, config, context, version)
     recorder = CurveRecorder(context.reporter)
-    while loop.state.step < config.iterations and not loop.out_of_time():
-        iteration = loop.state.step
-        episodes, row = loop.iterate()
-        recorder.log(row, iteration)
-        recorder.progress(
-            iteration + 1, config.iterations, f"success {row['running_success']:.1%}, reward {row['reward']:.2f}"
-        )
-        last = iteration + 1 == config.iterations or loop.out_of_time()
-        if store is not None and (last or (config.store_every and iteration % config.store_every == 0)):
-            store(iteration, episodes)
+    with loop.actor:
+        while loop.state.step < config.iterations and not loop.out_of_time():
+            iteration = loop.state.step
+            episodes, row = loop.iterate()
+            recorder.log(row, iteration)
+            recorder.progress(
+                iteration + 1, config.iterations, f"success {row['running_success']:.1%}, reward {row['reward']:.2f}"
+            )
+            last = iteration + 1 == config.iterations or loop.out_of_time()
+            if store is not None and (last or (config.store_every and iteration % config.store_every == 0)):
+                store(iteration, episodes)
     return PolicyResult(checkpoint.named(version), recorder.rows, loop.finish(recorder.rows))
 
 
@@ -215,7 +216,7 @@ class _Loop:
         restore = self.config.keep_best and state.best >= 0.0
         if restore:
             self.keeper.restore()
-            self.actor.engine.refresh()
+            self.actor.refresh()
         parts = {name: sum(row[name] for row in rows) for name in ("seconds_rollout", "seconds_update", "seconds_rest")}
         return {
             "iterations": float(state.step),
@@ -242,7 +243,7 @@ class _Loop:
             limit = math.inf if config.sampler_gap is None else config.sampler_gap
             self.gap = self.learner.check_sampler_gap(sequences[:_GAP_SEQUENCES], limit)
         learned = self.learner.update(sequences)
-        self.actor.engine.refresh()
+        self.actor.refresh()
         return learned
 
     def _probe(self) -> float:

@@ -11,7 +11,7 @@ from worldwise.episodes.transitions import Transition, extract
 from worldwise.generation.models import ModelConfig, resolve_model
 from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json, tasks_to_json
-from worldwise.pipelines.parameters import TasksConfig
+from worldwise.pipelines.parameters import ComputeConfig, TasksConfig
 from worldwise.pipelines.support import stage_context
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages.actor import load_checkpoint
@@ -61,10 +61,11 @@ def collect_episodes(
     world: WorldConfig,
     agent: AgentConfig,
     rollout: RolloutConfig,
+    compute: ComputeConfig,
     model: ModelConfig,
 ) -> Path:
     """Play of the base model on training tasks, as a folder of shards."""
-    context = stage_context(seed, world, agent, rollout)
+    context = stage_context(seed, world, agent, rollout, compute)
     folder = scratch_folder("episodes")
     checkpoint = load_checkpoint(base_model, "base", model)
     write_episodes(folder, collect(checkpoint, tasks_from_json(tasks)["train"], collect_config, context))

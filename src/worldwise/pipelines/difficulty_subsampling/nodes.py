@@ -11,6 +11,7 @@ from worldwise.agents.config import AgentConfig
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.models import ModelConfig
 from worldwise.pipelines.conversion import scores_from_frame, scores_to_frame
+from worldwise.pipelines.parameters import ComputeConfig
 from worldwise.pipelines.support import stage_context, stored
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages import subsample as stage
@@ -34,10 +35,11 @@ def finetune_auxiliary(
     world: WorldConfig,
     agent: AgentConfig,
     rollout: RolloutConfig,
+    compute: ComputeConfig,
     model: ModelConfig,
 ) -> tuple[Path, dict[str, Any]]:
     """A copy of the base model that has seen a tenth of the transitions."""
-    context = stage_context(seed, world, agent, rollout)
+    context = stage_context(seed, world, agent, rollout, compute)
     start = load_checkpoint(base_model, "base", model)
     trained, curve = stage.finetune_auxiliary(start, transitions_aux, subsample, context)
     return stored(trained), {"rows": curve, "summary": {}}
@@ -52,10 +54,11 @@ def score_transitions(
     world: WorldConfig,
     agent: AgentConfig,
     rollout: RolloutConfig,
+    compute: ComputeConfig,
     model: ModelConfig,
 ) -> pd.DataFrame:
     """How well the auxiliary model predicts every transition."""
-    context = stage_context(seed, world, agent, rollout)
+    context = stage_context(seed, world, agent, rollout, compute)
     auxiliary = load_checkpoint(auxiliary_model, stage.AUXILIARY, model)
     scores = stage.score_transitions(auxiliary, transitions_main, subsample, context, SentenceEncoder(encoder))
     return scores_to_frame(scores)

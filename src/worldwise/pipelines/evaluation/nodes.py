@@ -14,6 +14,7 @@ from worldwise.episodes.transitions import Transition
 from worldwise.generation.models import ModelConfig
 from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json
+from worldwise.pipelines.parameters import ComputeConfig
 from worldwise.pipelines.support import stage_context
 from worldwise.reports.browser import choose
 from worldwise.rollouts.config import RolloutConfig
@@ -36,10 +37,11 @@ def evaluate_base(
     world: WorldConfig,
     agent: AgentConfig,
     rollout: RolloutConfig,
+    compute: ComputeConfig,
     model: ModelConfig,
 ) -> tuple[Path, Evaluation, list[Transition]]:
     """How the base model acts and predicts, and the transitions that every model is then asked to predict."""
-    context = stage_context(seed, world, agent, rollout)
+    context = stage_context(seed, world, agent, rollout, compute)
     base = load_checkpoint(base_model, "base", model)
     episodes = list(stage.evaluate_acting(base, tasks_from_json(tasks), evaluate, context))
     held_out = stage.held_out_transitions(episodes, evaluate, context)
@@ -61,10 +63,11 @@ def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
         world: WorldConfig,
         agent: AgentConfig,
         rollout: RolloutConfig,
+        compute: ComputeConfig,
         model: ModelConfig,
     ) -> tuple[Path, Evaluation]:
         """How a trained model acts and predicts, and how much of it training changed."""
-        context = stage_context(seed, world, agent, rollout)
+        context = stage_context(seed, world, agent, rollout, compute)
         trained = load_checkpoint(trained_model, version, model)
         episodes = list(stage.evaluate_acting(trained, tasks_from_json(tasks), evaluate, context))
         folder, result = _scored(trained, episodes, held_out_transitions, evaluate, context, SentenceEncoder(encoder))
@@ -81,9 +84,10 @@ def score_yardsticks(
     world: WorldConfig,
     agent: AgentConfig,
     rollout: RolloutConfig,
+    compute: ComputeConfig,
 ) -> Evaluation:
     """What random and oracle play reach on the same tasks."""
-    context = stage_context(seed, world, agent, rollout)
+    context = stage_context(seed, world, agent, rollout, compute)
     reports = score_scripted(tasks_from_json(tasks), evaluate, context)
     return {name: report.model_dump(mode="json") for name, report in reports.items()}
 

@@ -11,6 +11,7 @@ from worldwise.episodes.store import write_episodes
 from worldwise.generation.models import ModelConfig
 from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json
+from worldwise.pipelines.parameters import ComputeConfig
 from worldwise.pipelines.support import stage_context, stored
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages import train_policy as stage
@@ -35,6 +36,7 @@ def train_policy_as(version: str) -> PolicyNode:
         world: WorldConfig,
         agent: AgentConfig,
         rollout: RolloutConfig,
+        compute: ComputeConfig,
         model: ModelConfig,
     ) -> tuple[Path, dict[str, Any], Path]:
         """The trained policy, its curves, and the episodes of its last iteration."""
@@ -45,7 +47,7 @@ def train_policy_as(version: str) -> PolicyNode:
             known["train"],
             known["held_out"],
             policy,
-            stage_context(seed, world, agent, rollout),
+            stage_context(seed, world, agent, rollout, compute),
             version,
             lambda iteration, played: _keep(episodes, iteration, played),
         )

@@ -9,6 +9,7 @@ from worldwise.agents.config import AgentConfig
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.models import ModelConfig
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json
+from worldwise.pipelines.parameters import ComputeConfig
 from worldwise.pipelines.support import stage_context, stored
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages import midtrain as stage
@@ -28,6 +29,7 @@ def midtrain_world_model(
     world: WorldConfig,
     agent: AgentConfig,
     rollout: RolloutConfig,
+    compute: ComputeConfig,
     model: ModelConfig,
 ) -> tuple[Path, dict[str, Any]]:
     """The base model after RWML, and its curves."""
@@ -37,7 +39,7 @@ def midtrain_world_model(
         difficulty_threshold["tau_d"],
         tasks_from_json(tasks)["held_out"],
         rwml,
-        stage_context(seed, world, agent, rollout),
+        stage_context(seed, world, agent, rollout, compute),
         SentenceEncoder(encoder),
     )
     return stored(result.checkpoint), {"rows": result.curve, "summary": result.summary}

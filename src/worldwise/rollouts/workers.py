@@ -1,0 +1,299 @@
+"""Worker processes that play and predict beside each other.
+
+On a CPU, steps of generation are too small for torch to split among threads; processes with one thread and
+episodes of their own split the work well. They read the parent's weights in shared memory, so a training step
+costs them no copy but that of their engines' `refresh`.
+
+Workers are forked off a server process that has the libraries imported, and nothing of the parent. They end
+with the parent, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import psutil
+
+from worldwise.agents.config import AgentConfig
+from worldwise.episodes.record import Episode
+from worldwise.generation.shared_weights import share_weights, weight_bytes
+from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutError, RolloutStats
+from worldwise.rollouts.scheduler import Progress
+from worldwise.rollouts.worker import Begin, Call, Failed, More, Player, Recipe, Weights, serve
+from worldwise.worlds.contract import WorldFamily
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerProcess
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_SHARED_MEMORY = Path("/dev/shm")
+_WORKER_BYTES = 2**29
+"""Memory of a worker beside its copy of the weights: cached contexts of the embedded model, caches of the worlds."""
+_PATIENCE_S = 5.0
+"""Seconds that a worker gets to end by itself before it is killed."""
+
+
+class WorkerError(RuntimeError):
+    """A worker process failed or died. The message says which one, and what it said."""
+
+
+def worker_count(wanted: int | None, model: PreTrainedModel) -> int:
+    """How many processes play a model; 1 means none beside this one.
+
+    Args:
+        wanted: at most so many; None = one per core, as far as half of the free memory and the shared memory
+            reach. Never more than there are cores.
+        model: a model that is not on the CPU is played by this process alone.
+
+    Raises:
+        RolloutError: several are wanted for a model that is not on the CPU.
+    """
+    if model.device.type != "cpu":
+        if wanted is not None and wanted > 1:
+            raise RolloutError(f"workers={wanted} and the model is on {model.device}: set workers to 1 or null")
+        return 1
+    cores = min(len(os.sched_getaffinity(0)), psutil.cpu_count(logical=False) or 1)
+    if wanted is not None:
+        return min(wanted, cores)
+    size = weight_bytes(model)
+    if not _SHARED_MEMORY.is_dir() or shutil.disk_usage(_SHARED_MEMORY).free < 2 * size:
+        return 1
+    return max(1, min(cores, psutil.virtual_memory().available // (2 * (size + _WORKER_BYTES))))
+
+
+class WorkerPool:
+    """Processes with an engine each, started at their first use.
+
+    Args:
+        model: on the CPU; its weights move into shared memory at the start.
+        tokenizer, agent, family: as for `Agent`.
+        slots: episodes that live at once in each worker.
+        max_length: most tokens in a slot.
+        count: workers, at least 1.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        agent: AgentConfig,
+        family: WorldFamily,
+        slots: int,
+        max_length: int,
+        count: int,
+    ) -> None:
+        self._model, self._tokenizer, self._agent, self._family = model, tokenizer, agent, family
+        self._slots, self._max_length, self._count = slots, max_length, count
+        self._refreshes = 0
+        self._workers: list[tuple[ForkServerProcess, Connection]] = []
+
+    @property
+    def count(self) -> int:
+        """Workers."""
+        return self._count
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers that were started."""
+        return [process.pid for process, _ in self._workers if process.pid is not None]
+
+    def refresh(self) -> None:
+        """The weights changed: engines take them anew before they play again."""
+        self._refreshes += 1
+
+    def play(
+        self,
+        plans: Sequence[EpisodePlan],
+        config: RolloutConfig,
+        model_version: str,
+        progress: Progress | None = None,
+        stats: RolloutStats | None = None,
+    ) -> Iterator[Episode]:
+        """As `scheduler.play`: the same episodes in the same order; the slots of `config` are each worker's.
+
+        The weights must stay as they are until the iterator is exhausted. One that is given up before ends the
+        workers; the next call starts new ones.
+
+        Raises:
+            RolloutError: as `scheduler.play`.
+            WorkerError: a worker failed or died. All are ended then.
+        """
+        with self._ended_on_error():
+            begin = Begin(self._weights(), config, model_version)
+            for number in range(self._count):
+                self._send(number, begin)
+            portions = deque(_portions(list(enumerate(plans)), self._count))
+            loads, counters = [0] * self._count, [RolloutStats() for _ in range(self._count)]
+            finished: dict[int, Episode] = {}
+            following = 0
+            while following < len(plans):
+                self._hand_out(portions, loads, min(config.slots, self._slots))
+                for number, reply in self._replies():
+                    loads[number] -= len(reply.episodes)
+                    counters[number] = reply.stats
+                    for position, episode in reply.episodes:
+                        finished[position] = episode
+                        if progress is not None:
+                            progress(following + len(finished), len(plans))
+                while following in finished:
+                    yield finished.pop(following)
+                    following += 1
+            if stats is not None:
+                for own in counters:
+                    stats.add(own)
+
+    def map(self, function: Callable[[Player, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """The function's results in the order of the items, one item at a time per worker.
+
+        Args:
+            function: of a module, so that workers find it by its name; must leave the engine's slots free.
+            items: second arguments.
+
+        Raises:
+            WorkerError: the function raised, or a worker died. All are ended then.
+        """
+        with self._ended_on_error():
+            weights = self._weights()
+            calls = deque(Call(weights, position, function, item) for position, item in enumerate(items))
+            idle = deque(range(self._count))
+            finished: dict[int, Result] = {}
+            following = 0
+            while following < len(items):
+                while calls and idle:
+                    self._send(idle.popleft(), calls.popleft())
+                for number, reply in self._replies():
+                    finished[reply.position] = reply.value
+                    idle.append(number)
+                while following in finished:
+                    yield finished.pop(following)
+                    following += 1
+
+    def close(self) -> None:
+        """End the workers; returns when they are gone."""
+        workers, self._workers = self._workers, []
+        for _, connection in workers:
+            connection.close()
+        for process, _ in workers:
+            process.join(_PATIENCE_S)
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+            process.close()
+
+    def _weights(self) -> Weights:
+        return self._refreshes, sum(parameter._version for parameter in self._model.parameters())
+
+    def _start(self) -> None:
+        shared = share_weights(self._model)
+        recipe = Recipe(shared, self._tokenizer, self._agent, self._family, self._slots, self._max_length)
+        context = multiprocessing.get_context("forkserver")
+        kinds = (type(self._model), type(self._tokenizer))
+        context.set_forkserver_preload(["__main__", serve.__module__, *(kind.__module__ for kind in kinds)])
+        with _no_interrupts():
+            forkserver.ensure_running()
+        for number in range(1, self._count + 1):
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=serve, args=(theirs, recipe), name=f"worldwise worker {number}", daemon=True
+            )
+            try:
+                process.start()
+            except (EOFError, OSError) as error:
+                raise WorkerError(
+                    "worker processes cannot start, for the reason above; in a script of your own the work must "
+                    "stand below `if __name__ == '__main__':`, or set workers to 1"
+                ) from error
+            theirs.close()
+            self._workers.append((process, ours))
+
+    @contextlib.contextmanager
+    def _ended_on_error(self) -> Iterator[None]:
+        try:
+            if not self._workers:
+                self._start()
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _hand_out(self, portions: deque[list[tuple[int, EpisodePlan]]], loads: list[int], slots: int) -> None:
+        """Plans for workers with room, those with least first. A few more than slots, so that none stays empty."""
+        room = slots + max(1, slots // 8)
+        chosen: list[list[tuple[int, EpisodePlan]]] = [[] for _ in loads]
+        while portions:
+            number = loads.index(min(loads))
+            if loads[number] and loads[number] + len(portions[0]) > room:
+                break
+            portion = portions.popleft()
+            loads[number] += len(portion)
+            chosen[number] += portion
+        for number, plans in enumerate(chosen):
+            if plans:
+                self._send(number, More(plans))
+
+    def _send(self, number: int, message: Begin | More | Call) -> None:
+        try:
+            self._workers[number][1].send(message)
+        except OSError:
+            self._fail(number)
+
+    def _replies(self) -> Iterator[tuple[int, Any]]:
+        """What workers sent, as (worker, reply); waits for the first."""
+        connections = [connection for _, connection in self._workers]
+        for connection in wait(connections):
+            number = connections.index(connection)  # type: ignore[arg-type]
+            try:
+                reply = connections[number].recv()
+            except (EOFError, OSError):
+                self._fail(number)
+            if isinstance(reply, Failed):
+                cause = WorkerError(f"in {self._workers[number][0].name}:\n{reply.text}")
+                if reply.refused:
+                    raise RolloutError(reply.message) from cause
+                raise cause
+            yield number, reply
+
+    def _fail(self, number: int) -> NoReturn:
+        """Raises an error that says how a worker ended."""
+        process = self._workers[number][0]
+        process.join(_PATIENCE_S)
+        code = process.exitcode
+        how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+        hint = ""
+        if code == -signal.SIGKILL:
+            hint = "; the system does so when memory runs out: lower rollout.slots or compute.workers"
+        raise WorkerError(f"{process.name} (process {process.pid}) ended unexpectedly with {how}{hint}")
+
+
+def _portions(plans: list[tuple[int, EpisodePlan]], count: int) -> Iterator[list[tuple[int, EpisodePlan]]]:
+    """Plans of one group together, as they share their first prompt, yet at least two portions per worker."""
+    most = max(1, -(-len(plans) // (2 * count)))
+    for _, members in groupby(plans, key=lambda plan: plan[1].group_id):
+        group = list(members)
+        for start in range(0, len(group), most):
+            yield group[start : start + most]
+
+
+@contextlib.contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C waits meanwhile; processes that are started here never hear it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
