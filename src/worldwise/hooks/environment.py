@@ -7,6 +7,8 @@ import os
 from kedro.framework.hooks import hook_impl
 from kedro.io import DataCatalog
 
+from worldwise.pipelines.parameters import ComputeConfig
+
 
 class EnvironmentHooks:
     """Runs before the first node."""
@@ -14,7 +16,8 @@ class EnvironmentHooks:
     @hook_impl
     def before_pipeline_run(self, catalog: DataCatalog) -> None:
         quiet_libraries()
-        threads = catalog.load("params:compute").get("threads")
+        # Kedro hands out the typed block where a node of the run takes it, and the plain one elsewhere.
+        threads = ComputeConfig.model_validate(catalog.load("params:compute")).threads
         if threads is not None:
             import torch
 
