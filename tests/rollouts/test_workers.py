@@ -239,7 +239,7 @@ def test_worker_count(model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -
     assert worker_count(1, model) == 1
     assert worker_count(2, model) == 2
     assert worker_count(8, model) == 3
-    free = psutil.virtual_memory()._replace(available=5 * 2**29)
+    free = psutil.virtual_memory()._replace(available=5 * 2**30)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
     assert worker_count(None, model) == 2
     elsewhere = tiny_model("llama", layers=1).to("meta")  # type: ignore[arg-type]
