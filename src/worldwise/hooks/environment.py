@@ -7,14 +7,15 @@ import os
 from kedro.framework.hooks import hook_impl
 from kedro.io import DataCatalog
 
-from worldwise.pipelines.parameters import ComputeConfig
-
 
 class EnvironmentHooks:
     """Runs before the first node."""
 
     @hook_impl
     def before_pipeline_run(self, catalog: DataCatalog) -> None:
+        # The parameter blocks bring torch along, which commands that run nothing need not wait for.
+        from worldwise.pipelines.parameters import ComputeConfig
+
         quiet_libraries()
         # Kedro hands out the typed block where a node of the run takes it, and the plain one elsewhere.
         threads = ComputeConfig.model_validate(catalog.load("params:compute")).threads
