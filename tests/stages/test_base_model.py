@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from worldwise.agents.agent import Agent
 from worldwise.agents.config import AgentConfig
@@ -15,7 +16,7 @@ from worldwise.stages.base_model.build import BaseModelConfig, build_base_model
 from worldwise.stages.base_model.encoding import PlayEncoder
 from worldwise.stages.base_model.play import PlayConfig, Transcript, play_episodes
 from worldwise.stages.base_model.tokenizer import END, train_tokenizer
-from worldwise.stages.base_model.train import ShapeConfig, TrainConfig, batches
+from worldwise.stages.base_model.train import ShapeConfig, TrainConfig, batches, new_model, row_loss
 from worldwise.worlds.household.config import HouseholdConfig
 from worldwise.worlds.household.family import HouseholdFamily
 
@@ -124,6 +125,25 @@ def test_batches_hold_every_row_once_within_the_budget(played, agent):
     for batch in plan:
         longest = max(len(rows[index].token_ids) for index in batch)
         assert len(batch) == 1 or len(batch) * -(-longest // 32) * 32 <= 2048
+
+
+def test_loss_of_a_batch_is_the_weighted_mean_of_each_rows_own(played, agent, tokenizer):
+    encoder = PlayEncoder(agent, 0.1, 0.2)
+    rows = [encoder.episode(played[0]), encoder.prediction(played[1], random.Random(0)), encoder.episode(played[2])]
+    shape = ShapeConfig(layers=2, hidden=32, feed_forward=64, heads=2, kv_heads=1, head_dim=16, vocab_size=700)
+    model = new_model(shape, len(tokenizer), 0, 1, seed=3)
+    total, weight = 0.0, 0.0
+    for row in rows:
+        with torch.no_grad():
+            logits = model(torch.from_numpy(row.token_ids.astype(np.int64))[None]).logits[0, :-1]
+        own = torch.nn.functional.cross_entropy(
+            logits, torch.from_numpy(row.token_ids.astype(np.int64))[1:], reduction="none"
+        )
+        total += float((own * torch.from_numpy(row.weights)[1:]).sum())
+        weight += float(row.weights.sum())
+    loss, summed = row_loss(model, rows, torch.float32)
+    assert summed == pytest.approx(weight, rel=1e-6)
+    assert float(loss.detach()) == pytest.approx(total / weight, rel=1e-5)
 
 
 def test_building_twice_gives_the_same_bytes_and_learns(tmp_path: Path):
