@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +44,9 @@ def test_an_episode_depends_on_its_number_only(played):
 
 def test_play_mixes_what_the_configuration_says(played):
     purposeful = sum(transcript.purposeful for transcript in played) / len(played)
-    stale = sum(len(transcript.stale) for transcript in played) / sum(len(t.actions) for t in played)
+    refused = sum(len(transcript.refused) for transcript in played) / sum(len(t.actions) for t in played)
     assert abs(purposeful - 0.85) < 0.07
-    assert 0.02 < stale < 0.08
+    assert 0.05 < refused < 0.12
     assert {transcript.task_type for transcript in played if transcript.success} == {
         transcript.task_type for transcript in played
     }
@@ -53,7 +54,13 @@ def test_play_mixes_what_the_configuration_says(played):
 
 def test_without_slips_and_noise_purposeful_play_solves_its_games():
     config = PlayConfig(
-        purposeful_share=1.0, noise_high=0.0, skip_step=0.0, wrong_object=0.0, wrong_target=0.0, stale_commands=0.0
+        purposeful_share=1.0,
+        noise_high=0.0,
+        skip_step=0.0,
+        wrong_object=0.0,
+        wrong_target=0.0,
+        stale_commands=0.0,
+        misnumbered_commands=0.0,
     )
     transcripts = list(play_episodes(config, 0, 60))
     assert sum(transcript.success for transcript in transcripts) >= 57
@@ -70,9 +77,17 @@ def test_a_skipped_step_is_never_a_success():
     assert not any(transcript.success for transcript in special)
 
 
-def test_stale_commands_are_refused_and_carry_no_loss(played, agent):
-    transcript = next(transcript for transcript in played if transcript.stale)
-    index = min(transcript.stale)
+def test_mistakes_are_always_refused(played):
+    answers = {t.observations[index + 1] for t in played for index in t.refused}
+    assert answers == {"Nothing happens."}
+    wrong = list(play_episodes(PlayConfig(stale_commands=0.0), 0, 50))
+    known = {re.sub(r"\d+", "#", a) for t in wrong for i, a in enumerate(t.actions) if i not in t.refused}
+    assert {re.sub(r"\d+", "#", t.actions[i]) for t in wrong for i in t.refused} <= known
+
+
+def test_refused_commands_carry_no_loss(played, agent):
+    transcript = next(transcript for transcript in played if transcript.refused)
+    index = min(transcript.refused)
     assert transcript.observations[index + 1] == "Nothing happens."
     row = PlayEncoder(agent, 0.1, 0.2).episode(transcript)
     said = agent.transcript(transcript.observations[:-1], transcript.actions)
@@ -80,7 +95,7 @@ def test_stale_commands_are_refused_and_carry_no_loss(played, agent):
 
 
 def test_loss_weights_of_a_row(played, agent):
-    transcript = next(transcript for transcript in played if not transcript.stale)
+    transcript = next(transcript for transcript in played if not transcript.refused)
     row = PlayEncoder(agent, 0.1, 0.2).episode(transcript)
     said = agent.transcript(transcript.observations[:-1], transcript.actions)
     np.testing.assert_array_equal(row.weights[said.roles == 1], 1.0)

@@ -44,7 +44,7 @@ class PlayEncoder:
         self._form = {*agent.stop_ids, *(token for tag in TAGS_OF_PREDICTION for token in agent.encode(tag))}
 
     def episode(self, transcript: Transcript) -> Row:
-        """The whole episode: loss on the commands and their end tokens, stale ones apart."""
+        """The whole episode: loss on the commands and their end tokens, refused ones apart."""
         return self._conversation(transcript, len(transcript.actions))
 
     def prediction(self, transcript: Transcript, rng: random.Random) -> Row:
@@ -62,6 +62,6 @@ class PlayEncoder:
         said = self._agent.transcript(transcript.observations[:turns], transcript.actions[:turns])
         weights = np.zeros(len(said.token_ids), np.float32)
         weights[said.roles == Role.OBSERVATION] = self._observation_weight
-        weights[(said.roles == Role.RESPONSE) & ~np.isin(said.turns, sorted(transcript.stale))] = 1.0
+        weights[(said.roles == Role.RESPONSE) & ~np.isin(said.turns, sorted(transcript.refused))] = 1.0
         weights[0] = 0.0
         return Row(said.token_ids, weights)

@@ -10,8 +10,9 @@ that prior is stood in for by two kinds of episodes in generated *training* game
   instead of using the lamp, takes another thing or goes to another place. After a slip the episode wanders
   and ends unsolved.
 
-In both, some turns begin with a stale command, one that was possible earlier and is not now: the world answers
-"Nothing happens." and play goes on. Stale commands carry no loss; they show what comes after an error.
+In both, some turns begin with a refused command: a stale one, possible earlier and not now, or the coming one with
+a wrong number. The world answers "Nothing happens." and play goes on. Refused commands carry no loss; they show what
+comes after an error.
 
 No episode is kept or dropped for its success.
 """
@@ -19,6 +20,7 @@ No episode is kept or dropped for its success.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -53,10 +55,11 @@ class PlayConfig(FrozenConfig):
         purposeful_turns: most turns of a purposeful one.
         wander_turns: turns played at random after a slip has come to its end.
         stale_commands: chance of a stale command before a turn.
+        misnumbered_commands: chance of the coming command with a wrong number before a turn.
         sizes: room sizes to draw from, in equal shares when listed once each.
     """
 
-    episodes: int = Field(40_000, ge=1)
+    episodes: int = Field(60_000, ge=1)
     seed: int = Field(0, ge=0)
     purposeful_share: float = Field(0.85, ge=0.0, le=1.0)
     noise_low: float = Field(0.0, ge=0.0, le=1.0)
@@ -68,6 +71,7 @@ class PlayConfig(FrozenConfig):
     purposeful_turns: int = Field(30, ge=1)
     wander_turns: int = Field(4, ge=0)
     stale_commands: float = Field(0.05, ge=0.0, lt=1.0)
+    misnumbered_commands: float = Field(0.05, ge=0.0, lt=1.0)
     sizes: tuple[SizeName, ...] = ("small", "default", "default", "full")
 
 
@@ -75,12 +79,12 @@ class PlayConfig(FrozenConfig):
 class Transcript:
     """One played episode: observation 0, action 0, observation 1, ...; one more observation than actions.
 
-    `stale` holds the indices of the actions that were played for their answer alone.
+    `refused` holds the indices of the actions that were played for their answer alone.
     """
 
     observations: tuple[str, ...]
     actions: tuple[str, ...]
-    stale: frozenset[int]
+    refused: frozenset[int]
     success: bool
     task_type: str
     purposeful: bool
@@ -173,17 +177,16 @@ def _play(config: PlayConfig, family: HouseholdFamily, index: int, rng: random.R
     limit = config.purposeful_turns if purposeful else config.random_turns
     observations = [observation]
     actions: list[str] = []
-    stale: set[int] = set()
+    refused: set[int] = set()
     offered: set[str] = set()
     while len(actions) < limit and slipping.wandered < config.wander_turns:
         action = policy.act(world, observation, info)
-        while rng.random() < config.stale_commands:
-            past = sorted(offered.difference(info.admissible or ()))
-            if not past or len(actions) + 1 >= limit:
+        for mistake in _mistakes(config, action, offered.difference(info.admissible or ()), info, rng):
+            if len(actions) + 1 >= limit:
                 break
-            stale.add(len(actions))
-            actions.append(rng.choice(past))
-            observations.append(world.step(actions[-1]).observation)
+            refused.add(len(actions))
+            actions.append(mistake)
+            observations.append(world.step(mistake).observation)
         offered.update(info.admissible or ())
         step = world.step(action)
         observation, info = step.observation, step.info
@@ -192,5 +195,19 @@ def _play(config: PlayConfig, family: HouseholdFamily, index: int, rng: random.R
         if step.terminated or step.truncated:
             break
     return Transcript(
-        tuple(observations), tuple(actions), frozenset(stale), info.success, world.game.goal.task_type, purposeful
+        tuple(observations), tuple(actions), frozenset(refused), info.success, world.game.goal.task_type, purposeful
     )
+
+
+def _mistakes(config: PlayConfig, action: str, past: set[str], info: Info, rng: random.Random) -> Iterator[str]:
+    """Commands that the world will not understand now: stale ones, then `action` with a wrong number."""
+    while past and rng.random() < config.stale_commands:
+        yield rng.choice(sorted(past))
+    if rng.random() < config.misnumbered_commands:
+        numbers = list(re.finditer(r"\d+", action))
+        if not numbers:
+            return
+        place = rng.choice(numbers)
+        wrong = f"{action[: place.start()]}{rng.randint(1, 9)}{action[place.end() :]}"
+        if wrong not in (info.admissible or ()):
+            yield wrong
