@@ -1,0 +1,198 @@
+"""The main job over several seeds, beside policy RL alone, with what it took: one Markdown report.
+
+    python benchmarks/main_job.py --seeds 0 1 2 --root runs --out benchmarks/results/main_job.md
+
+For every seed, in a data root of its own (`<root>/seed_<n>`):
+
+1. `kedro run --pipeline=rwml_then_rl`: the main job from nothing;
+2. `kedro run --pipeline=rl_only --only-missing-outputs`: the same policy RL from the base model, on the same tasks;
+3. with `--official`, `kedro run --env=official --pipelines=evaluation`: the stored models on ALFWorld's own games.
+
+A step that has ended is not run again, so the benchmark can be stopped and started. Wall seconds, CPU seconds of all
+processes and the largest proportional memory (PSS) of the process tree are kept in `<root>/costs.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from worldwise.reports.results import ordered
+from worldwise.reports.summary import markdown_table
+from worldwise.stages.acting_scores import ActingReport, ActingScore
+from worldwise.stages.intervals import Proportion, pooled
+from worldwise.stages.world_model_scores import WorldModelReport
+
+PROJECT = Path(__file__).resolve().parents[1]
+SPLITS = ("valid_seen", "valid_unseen")
+Evaluations = dict[str, dict[str, Any]]
+
+
+def steps(official: bool) -> dict[str, list[str]]:
+    """Step -> arguments of `kedro run`."""
+    known = {
+        "rwml_then_rl": ["--pipeline=rwml_then_rl"],
+        "rl_only": ["--pipeline=rl_only", "--only-missing-outputs"],
+    }
+    if official:
+        known["official"] = ["--env=official", "--pipelines=evaluation"]
+    return known
+
+
+def run_step(arguments: list[str], seed: int, root: Path, env: str | None) -> dict[str, float]:
+    """Run one step and return what it cost.
+
+    Raises:
+        SystemExit: the run failed; its last lines are in the message.
+    """
+    command = [str(Path(sys.executable).with_name("kedro")), "run", *arguments]
+    command.append(f"--params=seed={seed},data_root={root}")
+    if env and not any(argument.startswith("--env") for argument in arguments):
+        command.append(f"--env={env}")
+    log = root / "run.log"
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    with log.open("a") as out:
+        running = subprocess.Popen(command, cwd=PROJECT, stdout=out, stderr=subprocess.STDOUT)
+        largest = 0
+        while running.poll() is None:
+            largest = max(largest, tree_memory(running.pid))
+            time.sleep(2.0)
+    seconds, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if running.returncode:
+        tail = "\n".join(log.read_text().splitlines()[-20:])
+        raise SystemExit(f"{' '.join(command)} ended with {running.returncode}:\n{tail}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"wall": round(seconds), "cpu": round(cpu), "gigabytes": round(largest / 1e9, 2)}
+
+
+def tree_memory(pid: int) -> int:
+    """Bytes of a process and its children, memory that they share counted once."""
+    total = 0
+    try:
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            total += process.memory_full_info().pss
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        pass
+    return total
+
+
+def evaluations(root: Path, games: str) -> Evaluations:
+    """Model name -> the latest stored evaluation on these games."""
+    found: Evaluations = {}
+    for folder in sorted((root / "08_reporting" / games).glob("*_evaluation.json")):
+        latest = max(folder.iterdir())
+        found[folder.name.removesuffix("_evaluation.json")] = json.loads((latest / folder.name).read_text())
+    return {name: found[name] for name in ordered(found)}
+
+
+def score(evaluation: dict[str, Any], split: str, temperature: str) -> ActingScore:
+    """One cell of an evaluation."""
+    return ActingReport.model_validate(evaluation["acting"]).scores[split][temperature]
+
+
+def share(found: Proportion) -> str:
+    """`70.7 % [66.6, 74.5]`."""
+    return f"{100 * found.share:.1f} % [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def success_rows(seed: int, found: Evaluations) -> list[list[str]]:
+    """One row per model and temperature."""
+    rows = []
+    for name, evaluation in found.items():
+        for temperature in sorted(evaluation["acting"]["scores"][SPLITS[0]]):
+            cells = [score(evaluation, split, temperature).success for split in SPLITS]
+            rows.append([str(seed), name, temperature, *map(share, [pooled(cells), *cells])])
+    return rows
+
+
+def world_model_rows(seed: int, found: Evaluations) -> list[list[str]]:
+    """One row per model."""
+    rows = []
+    for name, evaluation in found.items():
+        overall = WorldModelReport.model_validate(evaluation["world_model"]).overall
+        rows.append([str(seed), name, f"{overall.similarity:.3f}", share(overall.exact), share(overall.parsed)])
+    return rows
+
+
+def games_folder(root: Path, official: bool) -> str:
+    """Name of the folder under 08_reporting that holds results on generated or on official games."""
+    names = sorted(path.parent.name for path in (root / "08_reporting").glob("*/base_evaluation.json"))
+    wanted = [name for name in names if ("official" in name) == official]
+    if len(wanted) != 1:
+        raise SystemExit(f"{root}/08_reporting holds evaluations in {names}: expected one with official={official}")
+    return wanted[0]
+
+
+def report(seeds: Sequence[int], root: Path, official: bool, costs: dict[str, dict[str, float]]) -> str:
+    """The Markdown report."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    command = f"python benchmarks/main_job.py --seeds {' '.join(map(str, seeds))}{' --official' if official else ''}"
+    parts = [
+        "# The main job over seeds\n",
+        f"`{command}` at commit {commit}; {cpu_name()}, {os.cpu_count()} cores, Python {platform.python_version()}.\n",
+    ]
+    header = ["Seed", "Model", "T", "All games", *SPLITS]
+    for title, own in (("Generated games", False), *((("Official games", True),) if official else ())):
+        rows, known = [], []
+        for seed in seeds:
+            place = root / f"seed_{seed}"
+            found = evaluations(place, games_folder(place, own))
+            rows += success_rows(seed, found)
+            known += world_model_rows(seed, found)
+        parts.append(f"## {title}\n\nSuccess, with Wilson's 95 % interval.\n\n{markdown_table((header, rows))}\n")
+        columns = ["Seed", "Model", "Similarity", "Exact", "With tags"]
+        parts.append(f"World model, on held-out transitions.\n\n{markdown_table((columns, known))}\n")
+    rows = [[key, f"{v['wall'] / 60:.1f}", f"{v['cpu'] / 60:.1f}", f"{v['gigabytes']:.1f}"] for key, v in costs.items()]
+    columns = ["Seed/step", "Wall minutes", "CPU minutes", "GB at most"]
+    parts.append(f"## What it took\n\n{markdown_table((columns, rows))}\n")
+    return "\n".join(parts)
+
+
+def cpu_name() -> str:
+    """What /proc/cpuinfo calls the processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def main() -> None:
+    """Run what is missing and write the report."""
+    parser = argparse.ArgumentParser(description="The main job over several seeds, beside policy RL alone.")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--root", type=Path, default=PROJECT / "data" / "main_job", help="where runs are stored")
+    parser.add_argument("--out", type=Path, default=None, help="write the report there as well")
+    parser.add_argument("--official", action="store_true", help="evaluate on ALFWorld's own games, too")
+    parser.add_argument("--env", default=None, help="Kedro environment of the generated games, for example test")
+    arguments = parser.parse_args()
+    root = arguments.root.resolve()
+    root.mkdir(parents=True, exist_ok=True)
+    kept = root / "costs.json"
+    costs: dict[str, dict[str, float]] = json.loads(kept.read_text()) if kept.exists() else {}
+    for seed in arguments.seeds:
+        place = root / f"seed_{seed}"
+        place.mkdir(exist_ok=True)
+        for name, options in steps(arguments.official).items():
+            if f"{seed}/{name}" not in costs:
+                costs[f"{seed}/{name}"] = run_step(options, seed, place, arguments.env)
+                kept.write_text(json.dumps(costs, indent=1))
+    text = report(arguments.seeds, root, arguments.official, costs)
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
