@@ -12,6 +12,7 @@ from pydantic import Field
 
 from worldwise.config import FrozenConfig, derive_seed
 from worldwise.stages.base_model.encoding import Row
+from worldwise.training.memory import release_freed
 
 if TYPE_CHECKING:
     import torch
@@ -185,6 +186,7 @@ def train_base(
         losses.append(float(loss.detach()))
         tokens += sum(len(rows[index].token_ids) for index in indices)
         if (step + 1) % 50 == 0 or step + 1 == len(plan):
+            release_freed()
             log(
                 {
                     "loss": float(np.mean(losses[-50:])),
