@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worldwise.agents.agent import Agent
+from worldwise.agents.parsing import END_NEXT_STATE, NEXT_STATE
 from worldwise.episodes.sequences import Role
 from worldwise.stages.base_model.play import Transcript
-
-TAGS_OF_PREDICTION = ("<next_state>", "</next_state>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class PlayEncoder:
     """Transcripts -> rows, in the very tokens in which the agent plays.
 
     Args:
-        agent: an agent of style `plain` with the base model's tokenizer.
+        agent: renders the rows; one whose conversations grow by appending.
         observation_weight: loss weight of the world's own text in the conversation.
         prediction_weight: loss weight of the text inside `<next_state>`.
     """
@@ -41,7 +40,6 @@ class PlayEncoder:
         self._agent = agent
         self._observation_weight = observation_weight
         self._prediction_weight = prediction_weight
-        self._form = {*agent.stop_ids, *(token for tag in TAGS_OF_PREDICTION for token in agent.encode(tag))}
 
     def episode(self, transcript: Transcript) -> Row:
         """The whole episode: loss on the commands and their end tokens, refused ones apart."""
@@ -55,7 +53,7 @@ class PlayEncoder:
         answer = self._agent.prediction_answer_ids(transcript.observations[turn + 1])
         weights = np.zeros(len(asked) + len(answer), np.float32)
         weights[: len(told.weights)] = told.weights
-        weights[len(asked) :] = [1.0 if int(token) in self._form else self._prediction_weight for token in answer]
+        weights[len(asked) :] = np.where(form_tokens(self._agent, answer), 1.0, self._prediction_weight)
         return Row(np.concatenate([asked, answer]).astype(np.int32), weights)
 
     def _conversation(self, transcript: Transcript, turns: int) -> Row:
@@ -65,3 +63,20 @@ class PlayEncoder:
         weights[(said.roles == Role.RESPONSE) & ~np.isin(said.turns, sorted(transcript.refused))] = 1.0
         weights[0] = 0.0
         return Row(said.token_ids, weights)
+
+
+def form_tokens(agent: Agent, answer: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which tokens of a prediction's answer make its form: bool [A].
+
+    Those that hold a character outside of the predicted text (tags, an empty thought, and what a tokenizer merges
+    with them), and the end token.
+
+    Args:
+        agent: whose `prediction_answer_ids` it is.
+        answer: int32 [A].
+    """
+    ends = np.asarray([len(agent.decode(answer[:count])) for count in range(1, len(answer))])
+    starts = np.concatenate([[0], ends[:-1]])
+    text = agent.decode(answer)
+    first, last = text.index(NEXT_STATE) + len(NEXT_STATE), text.rindex(END_NEXT_STATE)
+    return np.append((starts < first) | (ends > last), True)
