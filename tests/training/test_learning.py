@@ -42,8 +42,9 @@ def _play(learner: Learner, rng: np.random.Generator) -> tuple[list[list[int]], 
     return answers, rows
 
 
-def _train(sign: float, iterations: int) -> list[float]:
-    learner = Learner(toy_model(), LearnerConfig(learning_rate=3e-4, updates=2), 2 * iterations)
+def learning_curve(sign: float, iterations: int, config: LearnerConfig) -> list[float]:
+    """Share of right answers per iteration; with `sign` -1 they are punished."""
+    learner = Learner(toy_model(), config, 2 * iterations)
     rng = np.random.default_rng(0)
     curve = []
     for _ in range(iterations):
@@ -60,7 +61,7 @@ def _train(sign: float, iterations: int) -> list[float]:
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_reward_follows_the_sign_of_the_advantage(sign: float) -> None:
-    curve = _train(sign, 25)
+    curve = learning_curve(sign, 25, LearnerConfig(learning_rate=3e-4, updates=2))
     start, end = float(np.mean(curve[:3])), float(np.mean(curve[-5:]))
     if sign > 0:
         assert end > max(0.8, start + 0.2), curve

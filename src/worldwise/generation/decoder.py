@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from worldwise.generation.effective import effective_weight, is_adapted
 from worldwise.generation.kv_cache import KVCache
 
 if TYPE_CHECKING:
@@ -55,14 +56,17 @@ def unsupported(model: PreTrainedModel) -> str | None:
         return f"its rotary embedding is {rope}, whose frequencies change with the length"
     if any(kind != "full_attention" for kind in config.to_dict().get("layer_types") or ()):
         return "it has sliding-window attention"
+    for name, module in model.named_modules():
+        if name.endswith("_proj") and type(module) is not torch.nn.Linear and not is_adapted(module):
+            return f"its layer {name} is of type {type(module).__name__}, neither linear nor linear with plain LoRA"
     return None
 
 
 class Decoder:
     """A causal language model over packed tokens.
 
-    Matrices are copies (in `dtype`), taken from the model at construction and at each `refresh`; the embedding
-    is the model's own tensor where the types agree.
+    Matrices are copies (in `dtype`), taken from the model at construction and at each `refresh`, with LoRA
+    adapters folded in; the embedding is the model's own tensor where the types agree.
     """
 
     def __init__(self, model: PreTrainedModel, max_length: int, dtype: torch.dtype) -> None:
@@ -95,7 +99,6 @@ class Decoder:
         self._epsilon = float(config.rms_norm_eps)
         self.head_dim = int(model.get_submodule("model.layers.0.self_attn").head_dim)  # type: ignore[arg-type]
         self._rope = _rope_table(self._model.model.rotary_emb, max_length)
-        self._parameters = list(model.parameters())
         self.refresh()
 
     @torch.no_grad()
@@ -105,6 +108,8 @@ class Decoder:
         self._norm = self._model.model.norm.weight.detach().to(self.dtype)
         self._head = self._model.get_output_embeddings().weight.detach().to(self.dtype).t().contiguous()
         self._blocks = [self._take(block) for block in self._model.model.layers]
+        # An adapter that came or went is another set of parameters.
+        self._parameters = list(self._model.parameters())
         self._version = self._present_version()
 
     @property
@@ -142,11 +147,11 @@ class Decoder:
             qkv=self._matrix(qkv),
             qkv_bias=self._vector(qkv_bias),
             qk_norm=qk_norm,
-            out=self._matrix(attention.o_proj.weight),
+            out=self._matrix(effective_weight(attention.o_proj)),
             out_bias=self._vector(attention.o_proj.bias),
             gate_up=self._matrix(gate_up),
             gate_up_bias=self._vector(_joined_bias(mlp.gate_proj, mlp.up_proj)),
-            down=self._matrix(mlp.down_proj.weight),
+            down=self._matrix(effective_weight(mlp.down_proj)),
             down_bias=self._vector(mlp.down_proj.bias),
         )
 
@@ -223,7 +228,7 @@ def _add_linear(hidden: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bia
 
 
 def _joined(*projections: Any) -> torch.Tensor:
-    return torch.cat([projection.weight.detach().float() for projection in projections])
+    return torch.cat([effective_weight(projection).detach().float() for projection in projections])
 
 
 def _joined_bias(*projections: Any) -> torch.Tensor | None:

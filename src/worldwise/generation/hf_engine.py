@@ -62,8 +62,7 @@ class HFEngine:
         self._free = list(range(capacity))
         self._open: dict[int, _Slot] = {}
         self._stats = EngineStats()
-        self._parameters = list(model.parameters())
-        self._version = self._present_version()
+        self.refresh()
 
     @property
     def capacity(self) -> int:
@@ -106,6 +105,8 @@ class HFEngine:
     def refresh(self) -> None:
         for slot in self._open:
             self._open[slot] = self._empty()
+        # An adapter that came or went is another set of parameters.
+        self._parameters = list(self._model.parameters())
         self._version = self._present_version()
 
     def extend(self, contexts: Mapping[int, Sequence[int]]) -> None:

@@ -56,6 +56,7 @@ class Recipe:
         tokenizer, agent, family: as for `Agent`.
         slots: capacity of each worker's engine.
         max_length: most tokens in a slot.
+        dtype: of the engine, as for `make_engine`.
     """
 
     model: SharedModel
@@ -64,10 +65,11 @@ class Recipe:
     family: WorldFamily
     slots: int
     max_length: int
+    dtype: torch.dtype | None = None
 
     def player(self) -> Player:
         """The world, an engine and an agent."""
-        engine = make_engine(self.model.model(), self.tokenizer, self.slots, self.max_length)
+        engine = make_engine(self.model.model(), self.tokenizer, self.slots, self.max_length, self.dtype)
         return Player(self.family, engine, Agent(self.tokenizer, self.agent, self.family))
 
 

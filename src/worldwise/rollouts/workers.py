@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import operator
 import os
 import shutil
 import signal
@@ -36,6 +37,7 @@ from worldwise.worlds.contract import WorldFamily
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
 
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Item = TypeVar("Item")
@@ -86,6 +88,7 @@ class WorkerPool:
         slots: episodes that live at once in each worker.
         max_length: most tokens in a slot.
         count: workers, at least 1.
+        dtype: of the engines, as for `make_engine`.
     """
 
     def __init__(
@@ -97,9 +100,11 @@ class WorkerPool:
         slots: int,
         max_length: int,
         count: int,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self._model, self._tokenizer, self._agent, self._family = model, tokenizer, agent, family
-        self._slots, self._max_length, self._count = slots, max_length, count
+        self._slots, self._max_length, self._count, self._dtype = slots, max_length, count, dtype
+        self._shared: list[torch.nn.Parameter] = []
         self._refreshes = 0
         self._workers: list[tuple[ForkServerProcess, Connection]] = []
 
@@ -199,12 +204,19 @@ class WorkerPool:
     def _weights(self) -> Weights:
         return self._refreshes, sum(parameter._version for parameter in self._model.parameters())
 
+    def _up_to_date(self) -> bool:
+        """False where an adapter came or went: the workers' model has other layers then."""
+        present = list(self._model.parameters())
+        return len(present) == len(self._shared) and all(map(operator.is_, present, self._shared))
+
     def _start(self) -> None:
         shared = share_weights(self._model)
-        recipe = Recipe(shared, self._tokenizer, self._agent, self._family, self._slots, self._max_length)
+        self._shared = list(self._model.parameters())
+        agent, family, slots = self._agent, self._family, self._slots
+        recipe = Recipe(shared, self._tokenizer, agent, family, slots, self._max_length, self._dtype)
         context = multiprocessing.get_context("forkserver")
-        kinds = (type(self._model), type(self._tokenizer))
-        context.set_forkserver_preload(["__main__", serve.__module__, *(kind.__module__ for kind in kinds)])
+        kinds = {type(module).__module__ for module in self._model.modules()} | {type(self._tokenizer).__module__}
+        context.set_forkserver_preload(["__main__", serve.__module__, *sorted(kinds)])
         with _no_interrupts():
             forkserver.ensure_running()
         for number in range(1, self._count + 1):
@@ -225,6 +237,8 @@ class WorkerPool:
     @contextlib.contextmanager
     def _ended_on_error(self) -> Iterator[None]:
         try:
+            if self._workers and not self._up_to_date():
+                self.close()
             if not self._workers:
                 self._start()
             yield

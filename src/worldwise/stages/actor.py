@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import torch
+
 from worldwise.agents.agent import Agent
 from worldwise.agents.config import AgentConfig
 from worldwise.generation.engines import make_engine
-from worldwise.generation.models import ModelConfig, load_model, load_tokenizer, save_model
+from worldwise.generation.models import Dtype, ModelConfig, load_model, load_tokenizer, save_model
 from worldwise.generation.protocol import Engine
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.rollouts.workers import WorkerPool, worker_count
@@ -37,11 +39,13 @@ class Checkpoint:
         model: a causal language model of transformers, in evaluation mode. Training stages change it in place.
         tokenizer: its tokenizer, with a chat template.
         version: name for the records, for example `base` or `rwml`.
+        sampler_dtype: what it plays and predicts in; None = as the weights.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     version: str
+    sampler_dtype: Dtype | None = None
 
     def save(self, folder: Path) -> Path:
         """Write a folder that transformers loads as it is; returns it."""
@@ -60,7 +64,7 @@ def load_checkpoint(folder: Path, version: str, config: ModelConfig) -> Checkpoi
         ModelError: the folder is not a complete model.
     """
     tokenizer = load_tokenizer(folder)
-    return Checkpoint(load_model(folder, config.dtype, config.device), tokenizer, version)
+    return Checkpoint(load_model(folder, config.dtype, config.device), tokenizer, version, config.sampler_dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +145,13 @@ def make_actor(checkpoint: Checkpoint, context: StageContext, answer_tokens: int
             "lower rollout.max_tokens or take a model with a longer context"
         )
     model, tokenizer, slots = checkpoint.model, checkpoint.tokenizer, context.rollout.slots
+    dtype = None if checkpoint.sampler_dtype is None else getattr(torch, checkpoint.sampler_dtype)
+    engine = make_engine(model, tokenizer, slots, length, dtype)
     count = worker_count(context.workers, model)
-    pool = WorkerPool(model, tokenizer, context.agent, context.family, slots, length, count) if count > 1 else None
-    return Actor(checkpoint, make_engine(model, tokenizer, slots, length), agent, pool)
+    if count == 1:
+        return Actor(checkpoint, engine, agent)
+    pool = WorkerPool(model, tokenizer, context.agent, context.family, slots, length, count, dtype)
+    return Actor(checkpoint, engine, agent, pool)
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -194,9 +194,12 @@ class _Loop:
     def __post_init__(self) -> None:
         config = self.config
         self.total = planned_updates(len(self.transitions), config.prompts, config.epochs, config.max_updates)
+        # The learner comes first: an adapter that it brings is what the engine has to read.
+        steps = self.total * config.learner.updates
+        seed = derive_seed(self.context.seed, VERSION, "adapter")
+        self.learner = Learner(self.checkpoint.model, config.learner, steps, seed=seed)
         self.actor = make_actor(self.checkpoint, self.context, config.max_tokens)
         check_prompts(self.actor, self.transitions)
-        self.learner = Learner(self.checkpoint.model, config.learner, self.total * config.learner.updates)
         self.keeper = WeightKeeper(self.checkpoint.model)
 
     def threshold(self, tau_data: float) -> float:
@@ -284,12 +287,13 @@ class _Loop:
         return bool(state.stopped)
 
     def finish(self, rows: Curve) -> dict[str, float]:
-        """Put the best weights back after a collapse, and sum up."""
+        """Put the best weights back after a collapse, end the learning, and sum up."""
         state = self.state
         restore = state.stopped == "collapse"
         if restore:
             self.keeper.restore()
-            self.actor.refresh()
+        self.learner.finish()
+        self.actor.refresh()
         rewards = [row["reward"] for row in rows]
         tenth = max(1, len(rewards) // 10)
         return {

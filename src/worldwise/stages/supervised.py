@@ -84,9 +84,9 @@ def train_supervised(
         raise StageError(f"{version}: there are no transitions to train on; collect more episodes")
     agent = Agent(checkpoint.tokenizer, context.agent, context.family)
     total = config.planned_updates(len(transitions))
-    learner = Learner(checkpoint.model, config.learner, total)
-    recorder = CurveRecorder(context.reporter)
     seed = derive_seed(context.seed, version)
+    learner = Learner(checkpoint.model, config.learner, total, seed=derive_seed(seed, "adapter"))
+    recorder = CurveRecorder(context.reporter)
     for update in range(total):
         begun = time.perf_counter()
         batch = epoch_batches(len(transitions), config.batch, update, seed)
@@ -95,4 +95,5 @@ def train_supervised(
         rest = {f"learner_{name}": value for name, value in metrics.items()}
         recorder.log({**shown, **rest, "seconds": time.perf_counter() - begun}, update)
         recorder.progress(update + 1, total, f"loss {shown['loss']:.3f}")
+    learner.finish()
     return checkpoint.named(version), recorder.rows

@@ -166,8 +166,11 @@ class _Loop:
     ) -> None:
         self.config, self.context, self.version = config, context, version
         self.tasks, self.probe_tasks = tasks, probe_tasks
+        # The learner comes first: an adapter that it brings is what the engine has to read.
+        steps = config.iterations * config.learner.updates
+        seed = derive_seed(context.seed, version, "adapter")
+        self.learner = Learner(checkpoint.model, config.learner, steps, seed=seed)
         self.actor: Actor = make_actor(checkpoint, context)
-        self.learner = Learner(checkpoint.model, config.learner, config.iterations * config.learner.updates)
         self.keeper = WeightKeeper(checkpoint.model)
         self.state = LoopState()
         self.gap = 0.0
@@ -211,12 +214,13 @@ class _Loop:
         return True
 
     def finish(self, rows: Curve) -> dict[str, float]:
-        """Put the best weights back if wanted, and sum up."""
+        """Put the best weights back if wanted, end the learning, and sum up."""
         state = self.state
         restore = self.config.keep_best and state.best >= 0.0
         if restore:
             self.keeper.restore()
-            self.actor.refresh()
+        self.learner.finish()
+        self.actor.refresh()
         parts = {name: sum(row[name] for row in rows) for name in ("seconds_rollout", "seconds_update", "seconds_rest")}
         return {
             "iterations": float(state.step),

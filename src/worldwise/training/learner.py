@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.autograd.graph import increment_version
 from transformers import PreTrainedModel
 
 from worldwise.algorithms.losses.aggregation import aggregate
 from worldwise.algorithms.losses.kl import kl_tokens
 from worldwise.algorithms.losses.policy import LOG_RATIO_LIMIT, clipped_surrogate
 from worldwise.episodes.sequences import TrainingSequence
+from worldwise.generation.effective import adapted_layers
+from worldwise.training.adapters import adapter_off, attach
 from worldwise.training.batching import MicroBatch, Row, make_row, micro_batches
 from worldwise.training.config import LearnerConfig
 from worldwise.training.errors import LearnerError
@@ -33,11 +36,13 @@ class Learner:
     """Owns the optimizer of a model and changes the model in place.
 
     The model stays in evaluation mode (no dropout), so that its log-probabilities are those of the sampler.
-    Its parameters must be float32; `precision="bf16"` computes in bfloat16 all the same.
+    What trains must be float32; `precision="bf16"` computes in bfloat16 all the same. With an adapter in the
+    configuration the model carries it until `finish`.
 
     Attributes:
         model: the model being trained.
-        reference: the frozen model of the KL term, or None.
+        reference: the frozen model of the KL term, or None. With an adapter it is the model itself, with the
+            adapter off.
         steps: optimizer steps planned so far (the position in the schedule).
     """
 
@@ -47,21 +52,28 @@ class Learner:
         config: LearnerConfig,
         total_steps: int,
         reference: PreTrainedModel | None = None,
+        seed: int = 0,
     ) -> None:
         """Prepare the optimizer.
 
         Args:
-            model: a causal language model with float32 parameters.
+            model: a causal language model with float32 parameters (beside an adapter they may be bfloat16).
             config: the settings.
             total_steps: optimizer steps planned over the whole run (for the schedule), >= 1.
-            reference: the model that the KL term holds on to. None copies `model` as it is now where
-                `kl_coefficient` > 0; with a coefficient of 0 no reference is kept.
+            reference: the model that the KL term holds on to. None takes `model` as it is now where
+                `kl_coefficient` > 0 (a copy, unless an adapter leaves it as it is); with a coefficient of 0 no
+                reference is kept.
+            seed: of a new adapter.
 
         Raises:
-            LearnerError: parameters in half precision, or `total_steps` < 1.
+            LearnerError: parameters in half precision, `total_steps` < 1, an adapter that does not fit, or a
+                model that still carries one.
         """
         if total_steps < 1:
             raise LearnerError(f"total_steps is {total_steps}: give the planned optimizer steps, >= 1")
+        if adapted_layers(model):
+            raise LearnerError("the model carries another learner's adapter: call its finish(), or load the model anew")
+        self._adapter = None if config.adapter is None else attach(model, config.adapter, seed)
         narrow = {str(p.dtype) for p in model.parameters() if p.requires_grad and p.dtype != torch.float32}
         if narrow:
             raise LearnerError(
@@ -73,8 +85,11 @@ class Learner:
         self.config = config
         self.total_steps = total_steps
         self.steps = 0
+        self._finished = False
         self.reference = None
-        if config.kl_coefficient > 0.0:
+        if config.kl_coefficient > 0.0 and reference is None and self._adapter is not None:
+            self.reference = model
+        elif config.kl_coefficient > 0.0:
             self.reference = copy.deepcopy(model) if reference is None else reference
             self.reference.eval().requires_grad_(False)  # type: ignore[no-untyped-call]
         parameters = [p for p in model.parameters() if p.requires_grad]
@@ -232,6 +247,15 @@ class Learner:
             )
         return gap
 
+    def finish(self) -> None:
+        """End the training: an adapter is merged into the weights and the model is a plain one again.
+
+        Updates are refused from here on. Without an adapter the model is as it was. Further calls do nothing.
+        """
+        if self._adapter is not None and not self._finished:
+            self._adapter.merge()
+        self._finished = True
+
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs besides the model's weights: optimizer state and step counter.
 
@@ -323,7 +347,7 @@ class Learner:
         )
         parts = {"policy_loss": aggregate(policy.losses, weights)}
         if config.kl_coefficient > 0.0 and self.reference is not None:
-            with torch.no_grad():
+            with torch.no_grad(), adapter_off(self.reference):
                 reference = score_tokens(self.reference, micro, dtype=self._dtype).logprobs
             kl = kl_tokens(scores.logprobs, reference, config.kl_estimator)
             parts["kl_loss"] = config.kl_coefficient * aggregate(kl, weights)
@@ -351,6 +375,8 @@ class Learner:
 
     def _step(self, loss: float, means: Means, *, idle: bool = False) -> None:
         """Step on the gradients at hand; `idle` (there was nothing to train on) moves only the schedule."""
+        if self._finished:
+            raise LearnerError("the training was ended by finish(): make a new learner")
         rate = self.learning_rate
         means.most("learning_rate", rate)
         self.steps += 1
@@ -367,6 +393,8 @@ class Learner:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
+        # The fused optimizer does not count as a write by itself, and engines know by it that they are out of date.
+        increment_version(parameters)
         self._optimizer.zero_grad()
         means.add("grad_norm", norm)
         means.most("grad_norm_max", norm)

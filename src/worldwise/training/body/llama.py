@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from worldwise.generation.effective import effective_weight, is_adapted
 from worldwise.training.body.attention import causal_attention
 from worldwise.training.body.functions import add_norm, gated_mlp, pairs_together, split_heads
 
@@ -18,8 +19,8 @@ SHAPED = frozenset({"llama", "qwen2", "qwen3"})
 def supports(model: PreTrainedModel) -> bool:
     """Whether `hidden_states` computes what the model's own forward pass does.
 
-    Not for models on an accelerator, with adapters or quantised layers, sliding windows, other activations or
-    biases in the MLP.
+    Not for models on an accelerator, with quantised or half-precision weights, sliding windows, other activations
+    or biases in the MLP, nor with adapters other than plain LoRA.
     """
     config = model.config
     if config.model_type not in SHAPED or model.device.type != "cpu" or config.hidden_act != "silu":
@@ -27,8 +28,10 @@ def supports(model: PreTrainedModel) -> bool:
     if config.model_type != "llama" and set(config.layer_types) != {"full_attention"}:
         return False
     body: Any = model.base_model
-    plain = all(type(module) is nn.Linear for layer in body.layers for module in _linears(layer))
-    return plain and all(layer.mlp.gate_proj.bias is None for layer in body.layers)
+    if body.embed_tokens.weight.dtype != torch.float32:
+        return False
+    known = (type(module) is nn.Linear or is_adapted(module) for layer in body.layers for module in _linears(layer))
+    return all(known) and all(layer.mlp.gate_proj.bias is None for layer in body.layers)
 
 
 def hidden_states(
@@ -67,11 +70,12 @@ def hidden_states(
         seen = _attend(layer.self_attn, normed.view(batch, length, -1), turn, hidden).flatten(0, 1)
         if last:
             x, seen = x.index_select(0, where), seen.index_select(0, where)
-        out = functional.linear(seen, layer.self_attn.o_proj.weight.to(dtype), _bias(layer.self_attn.o_proj, dtype))
+        projection = layer.self_attn.o_proj
+        out = functional.linear(seen, effective_weight(projection).to(dtype), _bias(projection, dtype))
         norm = layer.post_attention_layernorm
         x, normed = add_norm(x, out, norm.weight, norm.variance_epsilon, dtype)
         mlp = layer.mlp
-        out = gated_mlp(normed, mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight)
+        out = gated_mlp(normed, *(effective_weight(linear) for linear in (mlp.gate_proj, mlp.up_proj, mlp.down_proj)))
     _, states = add_norm(x, out, body.norm.weight, body.norm.variance_epsilon, torch.float32)
     return states
 
@@ -90,8 +94,9 @@ def _turn(body: Any, x: Tensor, position_ids: Tensor) -> Tensor:
 def _attend(block: Any, x: Tensor, turn: Tensor, hidden: Tensor | None) -> Tensor:
     config, size = block.config, block.head_dim
     heads = (config.num_attention_heads, config.num_key_value_heads)
-    rows = [pairs_together(block.q_proj.weight, size), pairs_together(block.k_proj.weight, size), block.v_proj.weight]
-    weight, bias = torch.cat(rows).to(x.dtype), None
+    queries, keys, values = (effective_weight(linear) for linear in (block.q_proj, block.k_proj, block.v_proj))
+    weight = torch.cat([pairs_together(queries, size), pairs_together(keys, size), values]).to(x.dtype)
+    bias = None
     if block.q_proj.bias is not None:
         turned = [pairs_together(block.q_proj.bias, size), pairs_together(block.k_proj.bias, size)]
         bias = torch.cat([*turned, block.v_proj.bias]).to(x.dtype)
