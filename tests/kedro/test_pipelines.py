@@ -11,6 +11,7 @@ import pytest
 
 from worldwise.episodes.store import count_episodes, read_episodes
 from worldwise.generation.models import check_model_folder
+from worldwise.stages.policy_rows import EstimatorConfig
 
 Stored = Path
 
@@ -79,7 +80,10 @@ def test_the_report_shows_the_models_that_ran(stored: Stored) -> None:
     assert "| RWML, then RL |" in summary
     assert "RL alone" not in summary
     page = newest(stored, "08_reporting/household/report.html").read_text(encoding="utf-8")
-    assert "<html" in page
+    assert "Last iteration of policy RL: RWML, then RL" in page
+    assert "Last iteration of policy RL: RL alone" not in page
+    assert ", advantage " in page
+    assert "Evaluation of Base" in page
     assert content(stored, "08_reporting/household/figures/success_by_model.json")["data"]
 
 
@@ -93,6 +97,9 @@ def test_only_missing_outputs_are_made(stored: Stored, run: Any, caplog: pytest.
 
 def test_a_stage_reruns_alone_and_a_control_beside_the_rest(stored: Stored, run: Any) -> None:
     run("rl_only", stored, from_nodes=["train_policy_from_base"], node_names=None)
+    report = newest(stored, "08_reporting/household/report.html").read_text(encoding="utf-8")
+    assert "Last iteration of policy RL: RWML, then RL" in report
+    assert "Last iteration of policy RL: RL alone" in report
     assert len(list((stored / "06_models/household/policy_model").iterdir())) == 1
     assert len(list((stored / "06_models/household/rl_only_model").iterdir())) == 1
     run("rwml_then_rl", stored, node_names=["evaluate_policy", "write_report"])
@@ -113,6 +120,14 @@ def test_the_supervised_control_runs(stored: Stored, run: Any) -> None:
     run("wm_sft_then_rl", stored, from_nodes=["finetune_world_model"])
     check_model_folder(newest(stored, "06_models/household/wm_sft_policy_model"))
     assert "WM-SFT, then RL" in newest(stored, "08_reporting/household/report.md").read_text(encoding="utf-8")
+    page = newest(stored, "08_reporting/household/report.html").read_text(encoding="utf-8")
+    assert "Last iteration of policy RL: WM-SFT, then RL" in page
+
+
+def test_the_report_knows_the_estimator_of_the_training(stored: Stored) -> None:
+    curves = content(stored, "08_reporting/household/policy_curves.json")
+    assert set(curves["estimator"]) == set(EstimatorConfig.model_fields)
+    assert curves["estimator"]["algorithm"] == "gigpo"
 
 
 def test_the_base_model_pipeline_makes_a_model(run: Any, tmp_path: Path) -> None:

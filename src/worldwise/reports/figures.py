@@ -9,12 +9,26 @@ import plotly.graph_objects as go
 from worldwise.reports.results import Curve, Results, label, ordered
 from worldwise.stages.intervals import Proportion
 
-PALETTE = ("#2a78d6", "#1baf7a", "#eda100", "#4a3aa7", "#e34948", "#008300", "#e87ba4", "#eb6834")
-"""Colours in a fixed order that stays apart under colour blindness; a model keeps its colour everywhere."""
+COLOURS: Mapping[str, str] = {
+    "base": "#2a78d6",
+    "rwml": "#1baf7a",
+    "policy": "#e59700",
+    "rl_only": "#8a70e0",
+    "wm_sft": "#e34948",
+    "wm_sft_policy": "#e06c9f",
+    "auxiliary": "#5f9ea8",
+    "oracle": "#8d8c86",
+    "random": "#b3b2ab",
+}
+"""Model, or stage that made it -> its colour in every chart, readable on white and on black; yardsticks are grey."""
+
+OTHER_COLOUR = "#a0703c"
+"""Colour of a model that `COLOURS` does not know."""
 
 CURVE_FIGURES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "success": ("Success while learning", "share of episodes", ("success", "guard_success", "probe_success")),
     "reward": ("Reward while learning", "mean reward", ("reward",)),
+    "prediction": ("Predictions while learning", "cosine, share", ("similarity", "exact")),
     "entropy": ("Entropy of sampled tokens", "nats per token", ("entropy",)),
     "mixed_groups": ("Groups that can teach", "share of groups", ("mixed_groups",)),
     "turns": ("Turns per episode", "turns", ("turns",)),
@@ -64,7 +78,7 @@ def type_figure(results: Results) -> go.Figure:
     split, temperature = results.cells()[-1]
     figure = go.Figure(layout=_layout(f"Success by task type ({split}, T = {temperature})", "share of tasks"))
     for name in ordered(results.acting):
-        score = results.cell(name, split, temperature)
+        score = results.shown(name, split, temperature)
         if score is not None:
             _add_bars(figure, name, list(score.success_by_type), list(score.success_by_type.values()))
     return figure
@@ -77,7 +91,7 @@ def model_figure(results: Results) -> go.Figure:
         found = [
             (f"{split}, T = {temperature}", score.success)
             for split, temperature in results.cells()
-            if (score := results.cell(name, split, temperature)) is not None
+            if (score := results.shown(name, split, temperature)) is not None
         ]
         if found:
             _add_bars(figure, name, [cell for cell, _ in found], [value for _, value in found])
@@ -100,8 +114,7 @@ def series(curve: Curve, metric: str) -> list[tuple[float, float]]:
 
 def colour(name: str) -> str:
     """The colour of a model or of the stage that made it."""
-    order = ("base", "rwml", "policy", "rl_only", "wm_sft", "wm_sft_policy", "oracle", "random")
-    return PALETTE[order.index(name) if name in order else sum(map(ord, name)) % len(PALETTE)]
+    return COLOURS.get(name, OTHER_COLOUR)
 
 
 def _add_bars(figure: go.Figure, name: str, places: Sequence[str], values: Sequence[Proportion]) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from worldwise.reports.browser import EpisodeView
-from worldwise.reports.charts import bar_chart, line_chart
+from worldwise.reports.browser import Shelf
+from worldwise.reports.charts import Line, bar_chart, line_chart
 from worldwise.reports.figures import CURVE_FIGURES, colour, series
 from worldwise.reports.render import environment
 from worldwise.reports.results import Results, label, ordered
@@ -24,32 +24,33 @@ from worldwise.reports.summary import (
     world_model_kinds_table,
     world_model_table,
 )
+from worldwise.stages.intervals import Proportion
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart with its legend of (name, colour)."""
+    """One chart with its legend of (name, colour, dashed)."""
 
     title: str
     svg: Markup
-    legend: tuple[tuple[str, str], ...]
+    legend: tuple[tuple[str, str, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table with its title."""
+    """One table with its title; a cell is a value and what stands small behind it (an interval, or nothing)."""
 
     title: str
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[tuple[str, str]]]
 
 
-def html_report(results: Results, episodes: Mapping[str, Sequence[EpisodeView]]) -> str:
+def html_report(results: Results, shelves: Sequence[Shelf]) -> str:
     """The report as one HTML document; every text from worlds and models is escaped.
 
     Args:
         results: the stored results.
-        episodes: heading -> episodes to browse under it (`browser.view`).
+        shelves: episodes to browse; empty shelves are left out.
     """
     return (
         environment(escape=True)
@@ -59,7 +60,7 @@ def html_report(results: Results, episodes: Mapping[str, Sequence[EpisodeView]])
             sentences=sentences(results),
             charts=charts(results),
             sections=sections(results),
-            episodes=[(heading, list(views)) for heading, views in episodes.items() if views],
+            shelves=[shelf for shelf in shelves if shelf.views],
         )
     )
 
@@ -88,49 +89,60 @@ def sections(results: Results) -> list[Section]:
         tables.append(("Data for the world model", difficulty_table(results)))
     if results.stages:
         tables.append(("Stages", stage_table(results)))
-    return [Section(title, header, rows) for title, (header, rows) in tables if rows]
+    return [
+        Section(title, header, [[_cell(text) for text in row] for row in rows])
+        for title, (header, rows) in tables
+        if rows
+    ]
+
+
+def _cell(text: str) -> tuple[str, str]:
+    value, bracket, interval = text.partition(" [")
+    return value, f"[{interval}" if bracket else ""
 
 
 def _curve_chart(results: Results, title: str, metrics: Sequence[str]) -> Chart:
-    lines = {
-        f"{label(stage)}: {metric.replace('_', ' ')}": (stage, series(results.curves[stage], metric))
+    lines = [
+        Line(
+            f"{label(stage)}: {metric.replace('_', ' ')}",
+            series(results.curves[stage], metric),
+            colour(stage),
+            dashed=metric != metrics[0],
+        )
         for stage in ordered(results.curves)
         for metric in metrics
-        if series(results.curves[stage], metric)
-    }
-    colours = {name: colour(stage) for name, (stage, _) in lines.items()}
-    svg = line_chart({name: points for name, (_, points) in lines.items()}, colours, title, "step")
-    return Chart(title, svg, tuple(colours.items()))
+    ]
+    legend = tuple((line.name, line.colour, line.dashed) for line in lines if line.points)
+    return Chart(title, line_chart(lines, title, "step"), legend)
 
 
 def _success_chart(results: Results) -> Chart:
     cells = results.cells()
-    names = [name for name in ordered(results.acting) if any(results.cell(name, *cell) for cell in cells)]
-    scores = {name: [results.cell(name, *cell) for cell in cells] for name in names}
-    bars = {label(name): [score.success if score else None for score in row] for name, row in scores.items()}
-    colours = {label(name): colour(name) for name in names}
-    title = "Success by model"
-    svg = bar_chart([f"{split}, T = {temperature}" for split, temperature in cells], bars, colours, title)
-    return Chart(title, svg, tuple(colours.items()))
+    scores = {name: [results.shown(name, *cell) for cell in cells] for name in ordered(results.acting)}
+    bars = {name: [score.success if score else None for score in row] for name, row in scores.items() if any(row)}
+    return _bars("Success by model", [f"{split}, T = {temperature}" for split, temperature in cells], bars)
 
 
 def _type_chart(results: Results, split: str, temperature: str) -> Chart:
-    scores = {name: results.cell(name, split, temperature) for name in ordered(results.acting)}
+    scores = {name: results.shown(name, split, temperature) for name in ordered(results.acting)}
     known = {name: score for name, score in scores.items() if score is not None}
     types = sorted({kind for score in known.values() for kind in score.success_by_type})
-    bars = {label(name): [score.success_by_type.get(kind) for kind in types] for name, score in known.items()}
-    colours = {label(name): colour(name) for name in known}
-    title = f"Success by task type ({split}, T = {temperature})"
-    return Chart(title, bar_chart(types, bars, colours, title), tuple(colours.items()))
+    bars = {name: [score.success_by_type.get(kind) for kind in types] for name, score in known.items()}
+    return _bars(f"Success by task type ({split}, T = {temperature})", types, bars)
 
 
 def _world_model_chart(results: Results) -> Chart:
     names = ordered(results.world_model)
     kinds = sorted({kind for name in names for kind in results.world_model[name].by_kind})
     bars = {
-        label(name): [score.exact if (score := results.world_model[name].by_kind.get(kind)) else None for kind in kinds]
+        name: [score.exact if (score := results.world_model[name].by_kind.get(kind)) else None for kind in kinds]
         for name in names
     }
-    colours = {label(name): colour(name) for name in names}
-    title = "Exactly predicted observations by kind of transition"
-    return Chart(title, bar_chart(kinds, bars, colours, title), tuple(colours.items()))
+    return _bars("Exactly predicted observations by kind of transition", kinds, bars)
+
+
+def _bars(title: str, groups: Sequence[str], bars: Mapping[str, Sequence[Proportion | None]]) -> Chart:
+    """Bars of models that go by their names in the stored results."""
+    colours = {label(name): colour(name) for name in bars}
+    svg = bar_chart(groups, {label(name): values for name, values in bars.items()}, colours, title)
+    return Chart(title, svg, tuple((name, shade, False) for name, shade in colours.items()))

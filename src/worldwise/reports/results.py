@@ -11,6 +11,7 @@ from worldwise.stages.intervals import Proportion, pooled
 from worldwise.stages.world_model_scores import WorldModelReport
 
 LABELS: Mapping[str, str] = {
+    "auxiliary": "Auxiliary model",
     "random": "Random play",
     "oracle": "Oracle play",
     "base": "Base",
@@ -57,6 +58,12 @@ class Results:
         """The acting score of one model in one cell of the evaluation, if it was measured."""
         report = self.acting.get(model)
         return report.scores.get(split, {}).get(temperature) if report else None
+
+    def shown(self, model: str, split: str, temperature: str) -> ActingScore | None:
+        """As `cell`; scripted play has no temperature, so its one score stands at every temperature of the split."""
+        if model not in SCRIPTED or model not in self.acting:
+            return self.cell(model, split, temperature)
+        return next(iter(self.acting[model].scores.get(split, {}).values()), None)
 
     def success(self, model: str, split: str, temperature: str) -> Proportion | None:
         """A model's success in one cell, or, with `ALL_SPLITS`, in all splits that were played together."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from worldwise.reports.render import environment
-from worldwise.reports.results import ALL_SPLITS, SCRIPTED, Results, label, ordered
+from worldwise.reports.results import ALL_SPLITS, Results, label, ordered
 from worldwise.reports.statements import compare, percent, signed, with_interval, world_model_sentence
-from worldwise.stages.acting_scores import ActingScore
 from worldwise.stages.difficulty import DifficultyReport
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -50,7 +49,7 @@ def success_table(results: Results) -> Table:
     for name in ordered(results.acting):
         row = [label(name)]
         for split, temperature in cells:
-            score = results.cell(name, split, temperature) or _scripted(results, name, split)
+            score = results.shown(name, split, temperature)
             row.append(with_interval(score.success) if score else "-")
         rows.append(row)
     return header, rows
@@ -80,7 +79,7 @@ def type_tables(results: Results) -> list[tuple[str, Table]]:
         scores = {
             name: score
             for name in ordered(results.acting)
-            if (score := results.cell(name, split, temperature)) is not None
+            if (score := results.shown(name, split, temperature)) is not None
         }
         types = sorted({kind for score in scores.values() for kind in score.success_by_type})
         rows = [
@@ -182,13 +181,6 @@ def markdown_table(table: Table) -> str:
 def one_line(text: str) -> str:
     """The text on one line, with Markdown's table bars escaped."""
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def _scripted(results: Results, name: str, split: str) -> ActingScore | None:
-    """Scripted play has no temperature: its one score stands in every column of the split."""
-    if name not in SCRIPTED:
-        return None
-    return next(iter(results.acting[name].scores.get(split, {}).values()), None)
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from worldwise.pipelines.support import stage_context, stored
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages import train_policy as stage
 from worldwise.stages.actor import load_checkpoint
+from worldwise.stages.policy_rows import EstimatorConfig
 from worldwise.worlds.registry import WorldConfig
 
 PolicyNode = Callable[..., tuple[Path, dict[str, Any], Path]]
@@ -39,7 +40,7 @@ def train_policy_as(version: str) -> PolicyNode:
         compute: ComputeConfig,
         model: ModelConfig,
     ) -> tuple[Path, dict[str, Any], Path]:
-        """The trained policy, its curves, and the episodes of its last iteration."""
+        """The trained policy, its curves with the estimator behind them, and the episodes of its last iteration."""
         known = tasks_from_json(tasks)
         episodes = scratch_folder("episodes")
         result = stage.train_policy(
@@ -51,7 +52,10 @@ def train_policy_as(version: str) -> PolicyNode:
             version,
             lambda iteration, played: _keep(episodes, iteration, played),
         )
-        return stored(result.checkpoint), {"rows": result.curve, "summary": result.summary}, episodes
+        # The report needs the estimator to say which advantages the stored episodes had.
+        estimator = policy.model_dump(include=set(EstimatorConfig.model_fields))
+        curves = {"rows": result.curve, "summary": result.summary, "estimator": estimator}
+        return stored(result.checkpoint), curves, episodes
 
     return train_policy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,19 @@ import plotly.graph_objects as go
 
 from worldwise import __version__
 from worldwise.agents.config import AgentConfig
-from worldwise.episodes.record import Episode
 from worldwise.episodes.store import read_episodes
 from worldwise.generation.models import ModelConfig, load_tokenizer
 from worldwise.pipelines.parameters import ReportConfig
-from worldwise.reports.browser import Decode, EpisodeView, choose, view
+from worldwise.reports.browser import Shelf, evaluation_shelf, training_shelf
 from worldwise.reports.figures import CURVE_FIGURES, figures
 from worldwise.reports.page import html_report
 from worldwise.reports.results import Results, label
 from worldwise.reports.summary import markdown_summary
 from worldwise.stages.acting_scores import ActingReport
 from worldwise.stages.difficulty import DifficultyReport
+from worldwise.stages.policy_rows import EstimatorConfig
 from worldwise.stages.world_model_scores import WorldModelReport
-from worldwise.worlds.registry import WorldConfig
+from worldwise.worlds.registry import WorldConfig, make_family
 
 FIGURES = (*CURVE_FIGURES, "success_by_type", "success_by_model", "world_model")
 """Figures of a report, each a dataset `<name>_figure`."""
@@ -35,34 +35,42 @@ MODELS = ("base", "rwml", "policy", "rl_only", "wm_sft", "wm_sft_policy")
 STAGES = ("auxiliary", "rwml", "wm_sft", "policy", "rl_only", "wm_sft_policy")
 """Stages that may have left curves."""
 
+POLICIES = ("policy", "rl_only", "wm_sft_policy")
+"""Those of `STAGES` that keep the episodes of their last iteration."""
+
+MAY_BE_STORED = (
+    "transition_counts",
+    "difficulty_metrics",
+    *(f"{model}_evaluation" for model in MODELS),
+    *(f"{model}_evaluation_episodes" for model in MODELS),
+    *(f"{stage}_curves" for stage in STAGES),
+    *(f"{policy}_episodes" for policy in POLICIES),
+)
+"""Datasets that the report shows where they are stored; None where they are not."""
+
 Stored = Mapping[str, Any]
 
 
 def write_report(
     base_model: Path,
     yardsticks: dict[str, Any],
-    transition_counts: dict[str, Any] | None,
-    difficulty_metrics: dict[str, Any] | None,
     report: ReportConfig,
     world: WorldConfig,
     agent: AgentConfig,
     model: ModelConfig,
-    *others: Any,
+    **optional: Any,
 ) -> tuple[Any, ...]:
     """The Markdown summary, the HTML report, and every figure of `FIGURES`.
 
     Args:
         base_model: for the tokenizer.
         yardsticks: scores of random and oracle play.
-        transition_counts, difficulty_metrics: what the data stages measured, if they ran.
         report, world, agent, model: settings.
-        others: what is stored (None where nothing is) of `<model>_evaluation` for all `MODELS`, then their
-            `<model>_evaluation_episodes`, then `<stage>_curves` for all `STAGES`.
+        optional: the datasets of `MAY_BE_STORED` by name.
     """
-    count = len(MODELS)
-    evaluations = _present(MODELS, others[:count])
-    episodes = _present(MODELS, others[count : 2 * count])
-    curves = _present(STAGES, others[2 * count :])
+    evaluations = _stored(optional, MODELS, "evaluation")
+    curves = _stored(optional, STAGES, "curves")
+    difficulty = optional["difficulty_metrics"]
     results = Results(
         acting={name: ActingReport.model_validate(stored) for name, stored in yardsticks.items()}
         | {name: ActingReport.model_validate(stored["acting"]) for name, stored in evaluations.items()},
@@ -70,22 +78,19 @@ def write_report(
             name: WorldModelReport.model_validate(stored["world_model"]) for name, stored in evaluations.items()
         },
         curves={name: stored["rows"] for name, stored in curves.items()},
-        difficulty=None if difficulty_metrics is None else DifficultyReport.model_validate(difficulty_metrics),
-        transition_counts=transition_counts or {},
+        difficulty=None if difficulty is None else DifficultyReport.model_validate(difficulty),
+        transition_counts=optional["transition_counts"] or {},
         stages=_stage_numbers(curves, evaluations),
         facts=_facts(evaluations, world, agent, model),
     )
-    tokenizer = load_tokenizer(base_model)
-    shown = {
-        label(name): _views(folder, report.episodes, lambda ids: str(tokenizer.decode(list(ids))))
-        for name, folder in episodes.items()
-    }
     drawn = figures(results)
-    return markdown_summary(results), html_report(results, shown), *(_figure(drawn, name) for name in FIGURES)
+    page = html_report(results, list(_shelves(optional, base_model, world, report.episodes)))
+    return markdown_summary(results), page, *(_figure(drawn, name) for name in FIGURES)
 
 
-def _present(names: tuple[str, ...], stored: tuple[Any, ...]) -> dict[str, Any]:
-    return {name: value for name, value in zip(names, stored, strict=True) if value is not None}
+def _stored(optional: Stored, names: tuple[str, ...], what: str) -> dict[str, Any]:
+    """`<name>_<what>` of the names for which it is stored, by name."""
+    return {name: optional[f"{name}_{what}"] for name in names if optional[f"{name}_{what}"] is not None}
 
 
 def _stage_numbers(curves: Mapping[str, Stored], evaluations: Mapping[str, Stored]) -> dict[str, dict[str, float]]:
@@ -115,10 +120,20 @@ def _facts(
     }
 
 
-def _views(folder: Path, limit: int, decode: Decode) -> list[EpisodeView]:
-    episodes: list[Episode] = list(read_episodes(folder))
-    with_predictions = [episode for episode in episodes if any(turn.predictions for turn in episode.turns)]
-    return [view(episode, decode) for episode in choose(with_predictions or episodes, limit)]
+def _shelves(optional: Stored, base_model: Path, world: WorldConfig, limit: int) -> Iterator[Shelf]:
+    """What is stored of training, then of evaluation. Curves without their estimator are of an older version."""
+    tokenizer, family = load_tokenizer(base_model), make_family(world.name, world)
+
+    def decode(ids: Any) -> str:
+        return str(tokenizer.decode(list(ids)))
+
+    curves = _stored(optional, POLICIES, "curves")
+    for name, folder in _stored(optional, POLICIES, "episodes").items():
+        if "estimator" in curves.get(name, {}):
+            estimator = EstimatorConfig.model_validate(curves[name]["estimator"])
+            yield training_shelf(label(name), read_episodes(folder), estimator, family.canonical_state, decode, limit)
+    for name, folder in _stored(optional, MODELS, "evaluation_episodes").items():
+        yield evaluation_shelf(label(name), read_episodes(folder), decode, limit)
 
 
 def _figure(drawn: Mapping[str, go.Figure], name: str) -> go.Figure:

@@ -14,19 +14,12 @@ def create_pipeline() -> Pipeline:
         [
             node(
                 nodes.write_report,
-                [
-                    "base_model",
-                    "yardsticks",
-                    "transition_counts",
-                    "difficulty_metrics",
-                    "params:report",
-                    "params:world",
-                    "params:agent",
-                    "params:model",
-                    *(f"{model}_evaluation" for model in nodes.MODELS),
-                    *(f"{model}_evaluation_episodes" for model in nodes.MODELS),
-                    *(f"{stage}_curves" for stage in nodes.STAGES),
-                ],
+                {
+                    "base_model": "base_model",
+                    "yardsticks": "yardsticks",
+                    **{name: f"params:{name}" for name in ("report", "world", "agent", "model")},
+                    **{name: name for name in nodes.MAY_BE_STORED},
+                },
                 ["report_summary", "report_html", *(f"{name}_figure" for name in nodes.FIGURES)],
                 name="write_report",
             )
