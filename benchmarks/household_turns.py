@@ -1,22 +1,18 @@
-"""Measures the household engine: turns a second and milliseconds a game file, in CPU time on one core.
+"""The household engine: turns a second and milliseconds a game file, in CPU time on one core.
 
     python benchmarks/household_turns.py [--games 40] [--turns 200000]
 
 Random play over admissible commands with the sorted admissible list made every turn, on official
-games where `WORLDWISE_DATA` (or ../shared/data) has them and on a built-in room otherwise. Prints one
-line of JSON with the machine and the commit.
+games where `WORLDWISE_DATA` (or ../shared/data) has them and on a built-in room otherwise.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import random
-import subprocess
 import time
 from itertools import islice
-from pathlib import Path
+
+from common import parser, publish, setting
 
 from worldwise.worlds.contract import Task
 from worldwise.worlds.household.engine import CompiledGames, HouseholdWorld
@@ -90,51 +86,30 @@ def play(games: list[Game], turns: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure and print one line of JSON."""
-    parser = argparse.ArgumentParser(description="Measures the household engine in CPU time on one core.")
-    parser.add_argument("--games", type=int, default=40, help="how many official games (default 40)")
-    parser.add_argument("--turns", type=int, default=200_000, help="turns to play (default 200000)")
-    parser.add_argument("--repeats", type=int, default=3, help="measure so often, report the best (default 3)")
-    arguments = parser.parse_args()
+    """Measure and print Markdown."""
+    options = parser(__doc__)
+    options.add_argument("--games", type=int, default=40, help="how many official games (default 40)")
+    options.add_argument("--turns", type=int, default=200_000, help="turns to play (default 200000)")
+    options.add_argument("--repeats", type=int, default=3, help="measure so often, report the best (default 3)")
+    chosen = options.parse_args()
+    facts = setting()
     source = OfficialGames.found()
-    read_ms = None
     if source is None:
-        games = [built_in_game()]
+        games, kind, read = [built_in_game()], "built-in room", "-"
     else:
-        files = list(islice(source.source("valid_seen").raw(), arguments.games))
+        files = list(islice(source.source("valid_seen").raw(), chosen.games))
         reads = []
-        for _ in range(arguments.repeats):
+        for _ in range(chosen.repeats):
             begin = time.process_time()
             games = [build_game(open_game_file(data, name), name, name) for name, data in files]
             reads.append((time.process_time() - begin) / len(files) * 1e3)
-        read_ms = min(reads)
+        kind, read = f"official valid_seen, first {len(games)}", f"{min(reads):.2f}"
     # The best of the repeats: what else runs on a shared core only ever adds.
-    played, overhead = min(play(games, arguments.turns) for _ in range(arguments.repeats))
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
-    print(
-        json.dumps(
-            {
-                "benchmark": "household_turns",
-                "games": "built-in" if source is None else f"official valid_seen, first {len(games)}",
-                "turns": arguments.turns,
-                "repeats": arguments.repeats,
-                "turns_per_cpu_second": round(1 / played),
-                "microseconds_per_turn": round(played * 1e6, 2),
-                "of_which_random_choice": round(overhead * 1e6, 2),
-                "milliseconds_per_game_file": None if read_ms is None else round(read_ms, 2),
-                "python": platform.python_version(),
-                "machine": f"{platform.machine()} {platform.processor()}".strip(),
-                "system": platform.platform(),
-                "commit": commit,
-            }
-        )
-    )
+    played, overhead = min(play(games, chosen.turns) for _ in range(chosen.repeats))
+    header = ["Games", "Turns/CPU s", "Microseconds a turn", "of which random choice", "Milliseconds a game file"]
+    row = [kind, f"{1 / played:.0f}", f"{played * 1e6:.2f}", f"{overhead * 1e6:.2f}", read]
+    text = f"{chosen.turns} turns of random play, one core; the best of {chosen.repeats} repeat(s)."
+    publish("The household engine", facts, [(text, (header, [row]))], chosen.out)
 
 
 if __name__ == "__main__":

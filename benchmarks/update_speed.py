@@ -1,52 +1,29 @@
-"""Measures a policy update: tokens a second, and which share of this machine's matrix-product speed that is.
+"""Policy updates: tokens a second, and which share of this machine's matrix-product speed that is.
 
     python benchmarks/update_speed.py [--episodes 32] [--tokens 800] [--precision bf16] [--threads 1] [--compare]
 
 One optimizer step on random episodes in which about every sixth token is a response, with a random model of the
-embedded model's shape. The peak is that of torch's own matrix product in the same precision, measured before and
-after. `--compare` adds the same step through the model's own forward pass instead of the written-out one. CPU
-seconds compare best on a machine with other load. Prints one line of JSON with the machine and the commit.
+embedded model's shape. The peak is that of torch's own matrix product in the same precision, as large as those of the
+model's feed-forward layers, measured between the updates. `--compare` adds the same step through the model's own
+forward pass instead of the written-out one. CPU seconds compare best on a machine with other load.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import subprocess
 import time
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from common import parser, publish, random_model, torch_setting
+from transformers import PreTrainedModel
 
 from worldwise.episodes.sequences import Role, TrainingSequence
 from worldwise.training.body import llama
 from worldwise.training.learner import Learner, LearnerConfig
 
-VOCABULARY, LAYERS, WIDTH, INNER, HEADS, KEYS, SIZE = 1024, 5, 256, 768, 4, 2, 64
-REPEATS = 2
 
-
-def random_model() -> PreTrainedModel:
-    torch.manual_seed(0)
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=WIDTH,
-            intermediate_size=INNER,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            num_key_value_heads=KEYS,
-            head_dim=SIZE,
-            max_position_embeddings=8192,
-            tie_word_embeddings=True,
-        )
-    )
-
-
-def random_episodes(count: int, tokens: int) -> list[TrainingSequence]:
+def random_episodes(count: int, tokens: int, vocabulary: int) -> list[TrainingSequence]:
     """Groups of 8 episodes of about `tokens` tokens: a prompt of 60, then 6 response and 30 other tokens a turn."""
     rng = np.random.default_rng(0)
     episodes = []
@@ -58,35 +35,37 @@ def random_episodes(count: int, tokens: int) -> list[TrainingSequence]:
             TrainingSequence(
                 sequence_id=str(number),
                 group_id=str(number // 8),
-                token_ids=rng.integers(0, VOCABULARY, length).astype(np.int32),
+                token_ids=rng.integers(0, vocabulary, length).astype(np.int32),
                 roles=roles,
                 turns=np.maximum(place // 36, -1).astype(np.int32),
-                logprobs=np.where(roles == Role.RESPONSE, -np.log(VOCABULARY), 0.0).astype(np.float32),
+                logprobs=np.where(roles == Role.RESPONSE, -np.log(vocabulary), 0.0).astype(np.float32),
                 advantages=(roles == Role.RESPONSE) * np.float32(rng.normal()),
             )
         )
     return episodes
 
 
-def useful_flops(episodes: list[TrainingSequence]) -> float:
+def useful_flops(episodes: list[TrainingSequence], shape: Any) -> float:
     """Operations of a forward and backward pass: 6 per weight and token; causal pairs only; head on responses."""
-    layer = WIDTH * SIZE * (2 * HEADS + 2 * KEYS) + 3 * WIDTH * INNER
+    width, heads, size = shape.hidden_size, shape.num_attention_heads, shape.head_dim
+    layer = width * size * (2 * heads + 2 * shape.num_key_value_heads) + 3 * width * shape.intermediate_size
     tokens = sum(map(len, episodes))
     pairs = sum(len(episode) ** 2 / 2 for episode in episodes)
     responses = sum(int((episode.roles == Role.RESPONSE).sum()) for episode in episodes)
-    return 6.0 * (LAYERS * layer * tokens + LAYERS * 2 * HEADS * SIZE * pairs + VOCABULARY * WIDTH * responses)
+    layers = shape.num_hidden_layers
+    return 6.0 * (layers * layer * tokens + layers * 2 * heads * size * pairs + shape.vocab_size * width * responses)
 
 
-def peak_flops(dtype: torch.dtype) -> float:
+def peak_flops(dtype: torch.dtype, shape: Any) -> float:
     """Operations a CPU second of a product as large as those of the model's feed-forward layers."""
-    rows = 4096
-    left, right = torch.randn(rows, WIDTH).to(dtype), torch.randn(WIDTH, INNER).to(dtype)
+    rows, width, inner = 4096, shape.hidden_size, shape.intermediate_size
+    left, right = torch.randn(rows, width).to(dtype), torch.randn(width, inner).to(dtype)
     best = 0.0
     for _ in range(5):
         begin = time.process_time()
         for _ in range(20):
             torch.mm(left, right)
-        best = max(best, 20 * 2.0 * rows * WIDTH * INNER / (time.process_time() - begin))
+        best = max(best, 20 * 2.0 * rows * width * inner / (time.process_time() - begin))
     return best
 
 
@@ -95,64 +74,61 @@ def own_forward(model: PreTrainedModel) -> bool:
     return False
 
 
-def measure(config: LearnerConfig, episodes: list[TrainingSequence], compare: bool) -> dict[str, dict[str, float]]:
-    """Best of some updates for each way, the ways taking turns so that other load hits them alike."""
-    ways = {"update": llama.supports} | ({"forward_of_the_model": own_forward} if compare else {})
+def measure(config: LearnerConfig, episodes: list[TrainingSequence], compare: bool, repeats: int) -> list[list[str]]:
+    """A row for each way, its best update; the ways take turns so that other load hits them alike."""
+    ways = {"written-out passes": llama.supports} | ({"forward of the model": own_forward} if compare else {})
     learners = {name: Learner(random_model(), config, 100) for name in ways}
+    shape = next(iter(learners.values())).model.config
     dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    peaks, pad_ratio = [], 0.0
-    for repeat in range(REPEATS + 1):
+    pads: dict[str, float] = {}
+    peaks = []
+    for repeat in range(repeats + 1):
         for name, supports in ways.items():
             llama.supports = supports
             begin, begin_cpu = time.perf_counter(), time.process_time()
-            pad_ratio = learners[name].update(episodes[:8] if repeat == 0 else episodes)["pad_ratio"]
+            pads[name] = learners[name].update(episodes[:8] if repeat == 0 else episodes)["pad_ratio"]
             if repeat:
                 seconds[name].append((time.process_time() - begin_cpu, time.perf_counter() - begin))
-        peaks.append(peak_flops(dtype))
-    results: dict[str, dict[str, float]] = {}
+        peaks.append(peak_flops(dtype, shape))
+    peak, work, tokens = max(peaks), useful_flops(episodes, shape), sum(map(len, episodes))
+    rows = []
     for name, measured in seconds.items():
         cpu, wall = (min(values) for values in zip(*measured, strict=True))
-        results[name] = {
-            "cpu_s": round(cpu, 2),
-            "wall_s": round(wall, 2),
-            "tokens_per_cpu_s": round(sum(map(len, episodes)) / cpu),
-            "gflops_per_cpu_s": round(useful_flops(episodes) / cpu / 1e9, 1),
-            "share_of_peak": round(useful_flops(episodes) / cpu / max(peaks), 3),
-        }
-    return results | {
-        "peak": {"gflops_per_cpu_s": round(max(peaks) / 1e9, 1)},
-        "batch": {"pad_ratio": round(pad_ratio, 3)},
-    }
-
-
-def machine() -> dict[str, object]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return {
-        "machine": names[0] if names else platform.machine(),
-        "capability": torch.backends.cpu.get_cpu_capability(),
-        "torch": torch.__version__,
-        "commit": commit.stdout.strip(),
-    }
+        rates = [
+            f"{tokens / wall:.0f}",
+            f"{tokens / cpu:.0f}",
+            f"{work / cpu / 1e9:.1f}",
+            f"{100 * work / cpu / peak:.0f} %",
+        ]
+        rows.append([name, f"{wall:.2f}", f"{cpu:.2f}", *rates, f"{100 * pads[name]:.0f} %"])
+    limit = [f"{tokens * peak / work:.0f}", f"{peak / 1e9:.1f}", "100 %", "-"]
+    return [*rows, ["matrix product alone (the peak)", "-", f"{work / peak:.2f}", "-", *limit]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=800)
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
-    parser.add_argument("--micro-batch", type=int, default=4096)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--compare", action="store_true", help="measure the model's own forward pass as well")
-    chosen = parser.parse_args()
-    torch.set_num_threads(chosen.threads)
+    """Measure and print Markdown."""
+    options = parser(__doc__)
+    options.add_argument("--episodes", type=int, default=32)
+    options.add_argument("--tokens", type=int, default=800, help="mean tokens of an episode (default 800)")
+    options.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
+    options.add_argument("--micro-batch", type=int, default=4096)
+    options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--repeats", type=int, default=2, help="updates measured, the best reported (default 2)")
+    options.add_argument("--compare", action="store_true", help="measure the model's own forward pass as well")
+    chosen = options.parse_args()
+    facts = torch_setting(chosen.threads)
     config = LearnerConfig(learning_rate=2e-4, precision=chosen.precision, micro_batch_tokens=chosen.micro_batch)
-    episodes = random_episodes(chosen.episodes, chosen.tokens)
-    result = measure(config, episodes, chosen.compare)
-    tokens = sum(map(len, episodes))
-    print(json.dumps(vars(chosen) | {"all_tokens": tokens} | machine() | result))
+    vocabulary = int(random_model().config.vocab_size)
+    episodes = random_episodes(chosen.episodes, chosen.tokens, vocabulary)
+    rows = measure(config, episodes, chosen.compare, chosen.repeats)
+    facts["batch"] = (
+        f"{len(episodes)} episodes, {sum(map(len, episodes))} tokens, {config.precision}, "
+        f"micro-batches of {config.micro_batch_tokens}"
+    )
+    header = ["Way", "Wall s", "CPU s", "Tokens/wall s", "Tokens/CPU s", "GFLOP/CPU s", "Share of peak", "Padding"]
+    text = "One optimizer step, the best of those measured; CPU seconds of all threads."
+    publish("Update speed", facts, [(text, (header, rows))], chosen.out)
 
 
 if __name__ == "__main__":

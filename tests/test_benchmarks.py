@@ -1,0 +1,118 @@
+"""The benchmarks account for time without gaps, say where they were run, and run at toy sizes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+def load(name: str) -> ModuleType:
+    """A benchmark as a module."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def benchmark() -> Iterator[Any]:
+    """Loads benchmarks and forgets them afterwards."""
+    before = dict(sys.modules)
+    sys.path.insert(0, str(BENCHMARKS))
+    yield load
+    sys.path.remove(str(BENCHMARKS))
+    for name in ("common", "iteration"):
+        if name not in before:
+            sys.modules.pop(name, None)
+
+
+def test_every_moment_is_charged_to_the_innermost_part(benchmark: Any) -> None:
+    moments = iter([(0.0, 0.0), (1.0, 0.5), (3.0, 1.5), (7.0, 2.0), (8.0, 3.0), (10.0, 4.0)])
+    clock = benchmark("iteration").Clock(lambda: next(moments), "nothing")
+    assert clock.take() == {}
+    with clock.part("outer"), clock.part("inner"):
+        pass
+    # Up to 1 nothing ran, up to 3 the outer part alone, to 7 the inner one, to 8 the outer one again, to 10 nothing.
+    assert clock.take() == {"nothing": (3.0, 1.5), "outer": (3.0, 2.0), "inner": (4.0, 0.5)}
+
+
+def test_wrapped_functions_are_charged(benchmark: Any) -> None:
+    class Work:
+        def inside(self) -> str:
+            return "done"
+
+        def all(self) -> str:
+            return self.inside()
+
+    times = iter(float(number) for number in range(100))
+    clock = benchmark("iteration").Clock(lambda: (next(times), 0.0))
+    clock.wrap(Work, "inside", "small")
+    clock.wrap(Work, "all", "large")
+    clock.take()
+    assert Work().all() == "done"
+    spent = {part: wall for part, (wall, _) in clock.take().items()}
+    assert spent["small"] == 1.0
+    assert spent["large"] == 2.0
+
+
+def test_a_failing_function_ends_its_part(benchmark: Any) -> None:
+    class Work:
+        def fail(self) -> None:
+            raise ValueError("no")
+
+    times = iter(float(number) for number in range(100))
+    clock = benchmark("iteration").Clock(lambda: (next(times), 0.0), "nothing")
+    clock.wrap(Work, "fail", "work")
+    clock.take()
+    with pytest.raises(ValueError, match="no"):
+        Work().fail()
+    assert clock.take() == {"nothing": (2.0, 0.0), "work": (1.0, 0.0)}
+
+
+def test_reports_name_machine_and_commit(
+    benchmark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = benchmark("common")
+    monkeypatch.setattr(sys, "argv", ["benchmarks/x.py", "--games", "2", "--out", "there.md", "--turns", "3"])
+    out = tmp_path / "results" / "x.md"
+    text = common.publish("Speed", common.setting(more=1), [("Words.", (["a"], [["1|2"]]))], out)
+    assert out.read_text(encoding="utf-8") == text == capsys.readouterr().out.removesuffix("\n")
+    assert "`python benchmarks/x.py --games 2 --turns 3`" in text
+    for fact in ("machine", "cores", "Python", "more: 1", "commit", "load"):
+        assert fact in text
+    assert "| 1\\|2 |" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_iteration_is_split_by_part(tmp_path: Path, workers: int) -> None:
+    out = tmp_path / "iteration.md"
+    command = [sys.executable, str(BENCHMARKS / "iteration.py"), "--small", "--turns", "4"]
+    environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent / "src"), "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [*command, f"--workers={workers}", f"--out={out}"],
+        check=True,
+        capture_output=True,
+        env=environment,
+        timeout=280,
+    )
+    rows = [line.split(" | ") for line in out.read_text(encoding="utf-8").splitlines() if " s wall" not in line]
+    parts = {row[0].removeprefix("| "): row for row in rows if len(row) == 5}
+    for part in ("world", "engine: prefill", "engine: decode", "scheduler", "forward", "backward", "optimizer"):
+        assert part in parts
+    assert float(parts["engine: decode"][2]) > 0.0
+    shares = [float(row[4].split(" ")[0]) for name, row in parts.items() if name not in ("Part", "---")]
+    assert sum(shares) == pytest.approx(100.0, abs=1.0)
