@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from worldwise.stages.base_model.tokenizer import train_tokenizer
-from worldwise.worlds.contract import ScriptedPolicy, Task, World, WorldFamily
+
+from ..worldless import WorldlessFamily
 
 SENTENCES = [
     "You are in the middle of a room. You see a drawer 1, and a shelf 2.\n\nYour task is to: put a mug in drawer.",
@@ -34,28 +35,10 @@ QWEN_SPLIT = (
 )
 
 
-class NamedFamily(WorldFamily):
+class NamedFamily(WorldlessFamily):
     """Enough of a world for prompts: a name, and where the task stands in a text."""
 
     name = "household"
-    splits = ("train",)
-    max_turns = 10
-    max_return = 1.0
-
-    def tasks(self, split: str, count: int | None = None) -> Sequence[Task]:
-        return []
-
-    def new(self) -> World:
-        raise NotImplementedError
-
-    def random_policy(self, seed: int) -> ScriptedPolicy:
-        raise NotImplementedError
-
-    def oracle_policy(self, seed: int) -> ScriptedPolicy:
-        raise NotImplementedError
-
-    def transition_kind(self, action: str, observation: str) -> str:
-        return "any"
 
     def task_text(self, observation: str) -> str:
         return observation.partition("Your task is to: ")[2]

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from worldwise.episodes.record import Episode, Termination, Turn
 from worldwise.episodes.transitions import CleaningRules, extract
-from worldwise.worlds.contract import ScriptedPolicy, Task, World, WorldFamily
+
+from ..worldless import WorldlessFamily
 
 EVERYTHING = CleaningRules(drop_invalid_format=False, drop_duplicates=False, max_rejected_share=1.0)
 Make = Callable[..., Episode]
 MakeTurn = Callable[..., Turn]
 
 
-class Rooms(WorldFamily):
+class Rooms(WorldlessFamily):
     """Names kinds by a transition's first word."""
 
     name = "rooms"
-    splits = ("train",)
-    max_turns = 9
-    max_return = 1.0
-
-    def tasks(self, split: str, count: int | None = None) -> Sequence[Task]:
-        return []
-
-    def new(self) -> World:
-        raise NotImplementedError
-
-    def random_policy(self, seed: int) -> ScriptedPolicy:
-        raise NotImplementedError
-
-    def oracle_policy(self, seed: int) -> ScriptedPolicy:
-        raise NotImplementedError
 
     def transition_kind(self, action: str, observation: str) -> str:
         return "nothing" if observation == "Nothing happens." else action.partition(" ")[0]
