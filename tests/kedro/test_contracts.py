@@ -31,7 +31,7 @@ LAYERS = {
 PIPELINES = register_pipelines()
 NODES: dict[str, Node] = {node.name: node for pipeline in PIPELINES.values() for node in pipeline.nodes}
 DATASETS = sorted({name for pipeline in PIPELINES.values() for name in pipeline.datasets() if ":" not in name})
-MODELS_THAT_MAKE_DATA = {"base_model", "auxiliary_model"}
+MODELS_THAT_MAKE_DATA = {"pretrained_model", "base_model", "auxiliary_model"}
 """Their layer for kedro-viz would make a circle of the layers."""
 
 PROMISED = {
@@ -97,7 +97,7 @@ def test_every_node_is_named_and_every_parameter_typed(node: Node) -> None:
 
 
 def test_training_nodes_are_tagged() -> None:
-    trained = {name for name in NODES if name.startswith(("finetune", "midtrain", "train", "build"))}
+    trained = {name for name in NODES if name.startswith(("finetune", "midtrain", "train", "tune", "build"))}
     assert {name for name, node in NODES.items() if "train" in node.tags} == trained
 
 

@@ -35,7 +35,7 @@ def content(root: Path, name: str) -> Any:
 
 
 def test_the_main_job_leaves_everything(stored: Stored) -> None:
-    for name in ("base_model", "auxiliary_model", "world_model", "policy_model"):
+    for name in ("pretrained_model", "base_model", "auxiliary_model", "world_model", "policy_model"):
         check_model_folder(newest(stored, f"06_models/household/{name}"))
     tasks = content(stored, "02_intermediate/household/tasks.json")
     assert {name: len(rows) for name, rows in tasks.items()} == {
@@ -91,7 +91,7 @@ def test_only_missing_outputs_are_made(stored: Stored, run: Any, caplog: pytest.
     before = sorted(stored.rglob("*"))
     with caplog.at_level(logging.INFO, logger="kedro.runner"):
         run("rwml_then_rl", stored, only_missing_outputs=True)
-    assert "Skipping all 15 nodes" in caplog.text
+    assert "Skipping all 16 nodes" in caplog.text
     assert sorted(stored.rglob("*")) == before
 
 

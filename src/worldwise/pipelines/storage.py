@@ -20,6 +20,7 @@ MAY_BE_ABSENT = (OptionalJSONDataset, OptionalEpisodesDataset)
 
 MADE_BY = {
     "tasks": "data_collection",
+    "pretrained_model": "data_collection",
     "base_model": "data_collection",
     "collected_episodes": "data_collection",
     "transitions": "data_collection",

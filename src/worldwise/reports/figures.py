@@ -17,6 +17,7 @@ COLOURS: Mapping[str, str] = {
     "wm_sft": "#e34948",
     "wm_sft_policy": "#e06c9f",
     "auxiliary": "#5f9ea8",
+    "format_tuning": "#7f9a3d",
     "oracle": "#8d8c86",
     "random": "#b3b2ab",
 }
@@ -32,6 +33,7 @@ CURVE_FIGURES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "entropy": ("Entropy of sampled tokens", "nats per token", ("entropy",)),
     "mixed_groups": ("Groups that can teach", "share of groups", ("mixed_groups",)),
     "turns": ("Turns per episode", "turns", ("turns",)),
+    "supervised": ("Supervised training", "nats per token", ("loss",)),
     "format": ("Badly formed and useless actions", "share of turns", ("invalid_rate", "nothing_rate")),
 }
 """Figure name -> title, axis title, metrics that it draws for every stage that has them."""

@@ -11,6 +11,7 @@ from worldwise.stages.intervals import Proportion, pooled
 from worldwise.stages.world_model_scores import WorldModelReport
 
 LABELS: Mapping[str, str] = {
+    "format_tuning": "Format tuning",
     "auxiliary": "Auxiliary model",
     "random": "Random play",
     "oracle": "Oracle play",

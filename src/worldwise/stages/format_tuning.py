@@ -118,7 +118,7 @@ def tune_format(checkpoint: Checkpoint, config: FormatTuningConfig, context: Sta
     encoder = PlayEncoder(agent, 0.0, config.prediction_weight)
     questions, rows = _rows(played, encoder, config, seed)
     _check_lengths(rows, int(checkpoint.model.config.max_position_embeddings))
-    curve = _train(checkpoint, rows, config, context)
+    curve = _train(checkpoint, rows, config, context, seed)
     tenth = max(1, len(curve) // 10)
     summary = {
         "updates": float(config.updates),
@@ -169,8 +169,10 @@ def _check_lengths(rows: Sequence[Row], limit: int) -> None:
         )
 
 
-def _train(checkpoint: Checkpoint, rows: Sequence[Row], config: FormatTuningConfig, context: StageContext) -> Curve:
-    learner = Learner(checkpoint.model, config.learner, config.updates)
+def _train(
+    checkpoint: Checkpoint, rows: Sequence[Row], config: FormatTuningConfig, context: StageContext, seed: int
+) -> Curve:
+    learner = Learner(checkpoint.model, config.learner, config.updates, seed=derive_seed(seed, "adapter"))
     recorder = CurveRecorder(context.reporter)
     for update, batch in enumerate(_batches(rows, config.batch)):
         begun = time.perf_counter()
@@ -180,6 +182,7 @@ def _train(checkpoint: Checkpoint, rows: Sequence[Row], config: FormatTuningConf
         rest = {f"learner_{name}": value for name, value in metrics.items()}
         recorder.log({**shown, **rest, "seconds": time.perf_counter() - begun}, update)
         recorder.progress(update + 1, config.updates, f"loss {shown['loss']:.3f}")
+    learner.finish()
     return recorder.rows
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from worldwise.agents.config import AgentConfig
 from worldwise.episodes.store import read_episodes, write_episodes
@@ -12,12 +13,14 @@ from worldwise.generation.models import ModelConfig, resolve_model
 from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json, tasks_to_json
 from worldwise.pipelines.parameters import ComputeConfig, TasksConfig
-from worldwise.pipelines.support import stage_context
+from worldwise.pipelines.support import stage_context, stored
 from worldwise.rollouts.config import RolloutConfig
+from worldwise.stages import format_tuning as tuning
 from worldwise.stages.actor import load_checkpoint
 from worldwise.stages.collect import CollectConfig
 from worldwise.stages.collect import collect_episodes as collect
 from worldwise.stages.evaluate import EvaluateConfig
+from worldwise.stages.format_tuning import FormatTuningConfig
 from worldwise.worlds.contract import Task, WorldFamily
 from worldwise.worlds.registry import WorldConfig, make_family
 
@@ -49,8 +52,29 @@ def begin_files(family: WorldFamily, tasks: Sequence[Task]) -> None:
 
 
 def prepare_base_model(model: ModelConfig) -> Path:
-    """The folder of the model that training starts from."""
+    """The folder of the configured model, as it was made elsewhere."""
     return resolve_model(model)
+
+
+def tune_format(
+    pretrained_model: Path,
+    format_tuning: FormatTuningConfig,
+    seed: int,
+    world: WorldConfig,
+    agent: AgentConfig,
+    rollout: RolloutConfig,
+    compute: ComputeConfig,
+    model: ModelConfig,
+) -> tuple[Path, dict[str, Any]]:
+    """The model that all stages start from, and the curves of its format tuning.
+
+    Without updates it is the pretrained one, whose folder is handed on unopened.
+    """
+    if not format_tuning.updates:
+        return pretrained_model, {"rows": [], "summary": {}}
+    context = stage_context(seed, world, agent, rollout, compute)
+    result = tuning.tune_format(load_checkpoint(pretrained_model, "pretrained", model), format_tuning, context)
+    return stored(result.checkpoint), {"rows": result.curve, "summary": result.summary}
 
 
 def collect_episodes(

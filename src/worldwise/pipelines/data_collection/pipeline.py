@@ -12,7 +12,16 @@ from worldwise.pipelines.wiring import node
 def create_preparation() -> Pipeline:
     """Tasks and the model to start from; every whole pipeline begins so."""
     return create_tasks() + Pipeline(
-        [node(nodes.prepare_base_model, "params:model", "base_model", name="prepare_base_model")]
+        [
+            node(nodes.prepare_base_model, "params:model", "pretrained_model", name="prepare_base_model"),
+            node(
+                nodes.tune_format,
+                ["pretrained_model", "params:format_tuning", *MODEL_SETTINGS],
+                ["base_model", "format_tuning_curves"],
+                name="tune_format",
+                tags="train",
+            ),
+        ]
     )
 
 

@@ -32,7 +32,7 @@ FIGURES = (*CURVE_FIGURES, "success_by_type", "success_by_model", "world_model")
 MODELS = ("base", "rwml", "policy", "rl_only", "wm_sft", "wm_sft_policy")
 """Models that may have been evaluated."""
 
-STAGES = ("auxiliary", "rwml", "wm_sft", "policy", "rl_only", "wm_sft_policy")
+STAGES = ("format_tuning", "auxiliary", "rwml", "wm_sft", "policy", "rl_only", "wm_sft_policy")
 """Stages that may have left curves."""
 
 POLICIES = ("policy", "rl_only", "wm_sft_policy")
