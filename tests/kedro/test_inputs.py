@@ -11,9 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 from kedro.config import OmegaConfigLoader
 
+from worldwise.pipelines import learner_checks
 from worldwise.pipelines.errors import InputError
 from worldwise.pipelines.parameters import validated
 from worldwise.pipelines.preflight import preflight
+from worldwise.training import adapters
 
 Loader = Callable[..., OmegaConfigLoader]
 Check = Callable[..., None]
@@ -53,6 +55,37 @@ def check(loader: Loader) -> Check:
         ({"subsample": {"tries": 17}}, "subsample.tries is 17 and rollout.slots is 16"),
         ({"model": {"device": "cuda"}}, "model.device is 'cuda' but torch sees no GPU"),
         ({"model": {"device": "tpu"}}, "parameter model.device is 'tpu'"),
+        (
+            {"model": {"sampler_dtype": "bfloat16"}, "policy": {"sampler_gap": 0.3}},
+            r"model.sampler_dtype is bfloat16 and policy.learner.old_logprobs is 'sampler'.*old_logprobs to learner",
+        ),
+        (
+            {"model": {"sampler_dtype": "bfloat16"}, "policy": {"learner": {"old_logprobs": "learner"}}},
+            r"model.sampler_dtype is bfloat16 and rwml.learner.old_logprobs is 'sampler'.*\n.*"
+            "policy.sampler_gap is 0.0001 and model.sampler_dtype is bfloat16",
+        ),
+        (
+            {"model": {"sampler_dtype": "float32"}, "policy": {"learner": {"precision": "bf16"}}},
+            "model.sampler_dtype is float32 and policy.learner.old_logprobs is 'sampler'.*precision is bf16",
+        ),
+        (
+            {"model": {"dtype": "bfloat16"}, "rwml": {"learner": {"adapter": {"rank": 4}}}},
+            "model.dtype is bfloat16 and rwml.learner.old_logprobs is 'sampler'",
+        ),
+        ({"model": {"sampler_dtype": "float16"}}, "parameter model.sampler_dtype is 'float16'"),
+        ({"policy": {"learner": {"adapter": {"rank": 0}}}}, "parameter policy.learner.adapter.rank is 0: .*greater"),
+        (
+            {"wm_sft": {"learner": {"adapter": {"ranks": 4}}}},
+            "wm_sft.learner.adapter.ranks is not known; did you mean rank?",
+        ),
+        (
+            {"subsample": {"sft": {"learner": {"adapter": {"targets": ["c_attn"]}}}}},
+            "parameter subsample.sft.learner.adapter.targets names 'c_attn', which the model has not",
+        ),
+        (
+            {"rwml": {"learner": {"adapter": {"rank": 4000}}}},
+            "parameter rwml.learner.adapter.rank is 4000 and .* give a rank of at most",
+        ),
     ],
 )
 def test_a_wrong_parameter_is_named(check: Check, params: dict[str, Any], message: str) -> None:
@@ -62,6 +95,25 @@ def test_a_wrong_parameter_is_named(check: Check, params: dict[str, Any], messag
         pytest.skip("this machine has a GPU")
     with pytest.raises(InputError, match=message):
         check(**params)
+
+
+def test_adapters_and_a_bfloat16_sampler_pass_where_they_fit(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapted = {"adapter": {"rank": 4, "targets": ["q_proj", "down_proj"]}, "old_logprobs": "learner"}
+    both = {"rwml": {"learner": adapted}, "policy": {"learner": adapted, "sampler_gap": None}}
+    check(**both)
+    check(model={"sampler_dtype": "bfloat16"}, **both)
+    check(model={"dtype": "bfloat16"}, **both)
+    check(model={"dtype": "bfloat16"})
+    check(model={"sampler_dtype": "float32"})
+    monkeypatch.setattr(adapters, "PACKAGE", "peft_that_is_absent")
+    with pytest.raises(InputError, match=r"policy.learner.adapter is given and .* is not installed: pip install"):
+        check(**both)
+
+
+def test_the_environment_for_gpus_has_precisions_that_fit(loader: Loader) -> None:
+    blocks = validated(loader("gpu")["parameters"])
+    assert list(learner_checks.precision(blocks)) == []
+    assert blocks["model"].dtype == "float32"
 
 
 def test_all_findings_come_at_once(check: Check) -> None:

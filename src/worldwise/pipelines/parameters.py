@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -59,7 +59,8 @@ class ReportConfig(FrozenConfig):
     """What the report shows.
 
     Attributes:
-        episodes: evaluation episodes of each model in the browser of the HTML report.
+        episodes: in the browser of the HTML report, for the evaluation of each model and for the last iteration
+            of each policy RL; fewer where they would make the page too large.
     """
 
     episodes: int = Field(12, ge=0, le=500)
@@ -137,8 +138,13 @@ def _fields(kind: Any, location: tuple[int | str, ...]) -> Mapping[str, Any]:
     """The keys that the block inside `kind` at `location` knows; empty where that is no block."""
     for part in location:
         inner = kind.model_fields.get(part) if _is_block(kind) else None
-        kind = inner.annotation if inner is not None else None
+        kind = _given(inner.annotation) if inner is not None else None
     return dict(kind.model_fields) if _is_block(kind) else {}
+
+
+def _given(kind: Any) -> Any:
+    """The block of an optional one; other types as they are."""
+    return next((part for part in get_args(kind) if _is_block(part)), kind)
 
 
 def _is_block(kind: Any) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from worldwise.generation.models import EMBEDDED, SMOLLM2, ModelConfig, check_model_folder, resolve_device
+from worldwise.pipelines import learner_checks
 from worldwise.pipelines.errors import InputError
 from worldwise.stages.encoder import PACKAGED, EncoderConfig
 from worldwise.stages.format_tuning import FormatTuningConfig, objection
@@ -101,4 +102,13 @@ def _budgets(blocks: Mapping[str, Any]) -> Iterator[str]:
             yield f"parameter {name} is {value} and tasks.train is {have}: raise tasks.train or lower {name}"
 
 
-CHECKS: tuple[Check, ...] = (_world, _model, _format_tuning, _encoder, _slots, _budgets)
+CHECKS: tuple[Check, ...] = (
+    _world,
+    _model,
+    _format_tuning,
+    _encoder,
+    _slots,
+    _budgets,
+    learner_checks.adapters,
+    learner_checks.precision,
+)
