@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,7 @@ def test_play_mixes_what_the_configuration_says(played):
     purposeful = sum(transcript.purposeful for transcript in played) / len(played)
     refused = sum(len(transcript.refused) for transcript in played) / sum(len(t.actions) for t in played)
     assert abs(purposeful - 0.85) < 0.07
-    assert 0.05 < refused < 0.12
+    assert 0.02 < refused < 0.08
     assert {transcript.task_type for transcript in played if transcript.success} == {
         transcript.task_type for transcript in played
     }
@@ -60,7 +59,6 @@ def test_without_slips_and_noise_purposeful_play_solves_its_games():
         wrong_object=0.0,
         wrong_target=0.0,
         stale_commands=0.0,
-        misnumbered_commands=0.0,
     )
     transcripts = list(play_episodes(config, 0, 60))
     assert sum(transcript.success for transcript in transcripts) >= 57
@@ -77,12 +75,8 @@ def test_a_skipped_step_is_never_a_success():
     assert not any(transcript.success for transcript in special)
 
 
-def test_mistakes_are_always_refused(played):
-    answers = {t.observations[index + 1] for t in played for index in t.refused}
-    assert answers == {"Nothing happens."}
-    wrong = list(play_episodes(PlayConfig(stale_commands=0.0), 0, 50))
-    known = {re.sub(r"\d+", "#", a) for t in wrong for i, a in enumerate(t.actions) if i not in t.refused}
-    assert {re.sub(r"\d+", "#", t.actions[i]) for t in wrong for i in t.refused} <= known
+def test_stale_commands_are_always_refused(played):
+    assert {t.observations[index + 1] for t in played for index in t.refused} == {"Nothing happens."}
 
 
 def test_refused_commands_carry_no_loss(played, agent):
