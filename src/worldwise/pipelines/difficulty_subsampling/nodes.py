@@ -7,17 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from worldwise.agents.config import AgentConfig
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.models import ModelConfig
 from worldwise.pipelines.conversion import scores_from_frame, scores_to_frame
-from worldwise.pipelines.parameters import ComputeConfig
-from worldwise.pipelines.support import stage_context, stored
-from worldwise.rollouts.config import RolloutConfig
+from worldwise.pipelines.support import in_context, stored
 from worldwise.stages import subsample as stage
-from worldwise.stages.actor import load_checkpoint
+from worldwise.stages.actor import StageContext, load_checkpoint
 from worldwise.stages.encoder import EncoderConfig, SentenceEncoder
-from worldwise.worlds.registry import WorldConfig
 
 
 def split_transitions(
@@ -27,38 +23,30 @@ def split_transitions(
     return stage.split_transitions(transitions, subsample, seed)
 
 
+@in_context
 def finetune_auxiliary(
     base_model: Path,
     transitions_aux: list[Transition],
     subsample: stage.SubsampleConfig,
-    seed: int,
-    world: WorldConfig,
-    agent: AgentConfig,
-    rollout: RolloutConfig,
-    compute: ComputeConfig,
+    context: StageContext,
     model: ModelConfig,
 ) -> tuple[Path, dict[str, Any]]:
     """A copy of the base model that has seen a tenth of the transitions."""
-    context = stage_context(seed, world, agent, rollout, compute)
     start = load_checkpoint(base_model, "base", model)
     trained, curve = stage.finetune_auxiliary(start, transitions_aux, subsample, context)
     return stored(trained), {"rows": curve, "summary": {}}
 
 
+@in_context
 def score_transitions(
     auxiliary_model: Path,
     transitions_main: list[Transition],
     subsample: stage.SubsampleConfig,
     encoder: EncoderConfig,
-    seed: int,
-    world: WorldConfig,
-    agent: AgentConfig,
-    rollout: RolloutConfig,
-    compute: ComputeConfig,
+    context: StageContext,
     model: ModelConfig,
 ) -> pd.DataFrame:
     """How well the auxiliary model predicts every transition."""
-    context = stage_context(seed, world, agent, rollout, compute)
     auxiliary = load_checkpoint(auxiliary_model, stage.AUXILIARY, model)
     scores = stage.score_transitions(auxiliary, transitions_main, subsample, context, SentenceEncoder(encoder))
     return scores_to_frame(scores)

@@ -7,41 +7,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from worldwise.agents.config import AgentConfig
 from worldwise.episodes.record import Episode
 from worldwise.episodes.store import write_episodes
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.models import ModelConfig
 from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json
-from worldwise.pipelines.parameters import ComputeConfig
-from worldwise.pipelines.support import stage_context
+from worldwise.pipelines.support import in_context
 from worldwise.reports.browser import choose
-from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages import evaluate as stage
 from worldwise.stages.acting_scores import report_acting
 from worldwise.stages.actor import Checkpoint, StageContext, load_checkpoint
 from worldwise.stages.encoder import Encoder, EncoderConfig, SentenceEncoder
 from worldwise.stages.yardsticks import score_yardsticks as score_scripted
-from worldwise.worlds.registry import WorldConfig
 
 Evaluation = dict[str, Any]
 
 
+@in_context
 def evaluate_base(
     base_model: Path,
     tasks: TaskTable,
     evaluate: stage.EvaluateConfig,
     encoder: EncoderConfig,
-    seed: int,
-    world: WorldConfig,
-    agent: AgentConfig,
-    rollout: RolloutConfig,
-    compute: ComputeConfig,
+    context: StageContext,
     model: ModelConfig,
 ) -> tuple[Path, Evaluation, list[Transition]]:
     """How the base model acts and predicts, and the transitions that every model is then asked to predict."""
-    context = stage_context(seed, world, agent, rollout, compute)
     base = load_checkpoint(base_model, "base", model)
     episodes = list(stage.evaluate_acting(base, tasks_from_json(tasks), evaluate, context))
     held_out = stage.held_out_transitions(episodes, evaluate, context)
@@ -52,6 +44,7 @@ def evaluate_base(
 def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
     """The node function that evaluates a trained model under a name."""
 
+    @in_context
     def evaluate_model(
         trained_model: Path,
         base_model: Path,
@@ -59,15 +52,10 @@ def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
         held_out_transitions: list[Transition],
         evaluate: stage.EvaluateConfig,
         encoder: EncoderConfig,
-        seed: int,
-        world: WorldConfig,
-        agent: AgentConfig,
-        rollout: RolloutConfig,
-        compute: ComputeConfig,
+        context: StageContext,
         model: ModelConfig,
     ) -> tuple[Path, Evaluation]:
         """How a trained model acts and predicts, and how much of it training changed."""
-        context = stage_context(seed, world, agent, rollout, compute)
         trained = load_checkpoint(trained_model, version, model)
         episodes = list(stage.evaluate_acting(trained, tasks_from_json(tasks), evaluate, context))
         folder, result = _scored(trained, episodes, held_out_transitions, evaluate, context, SentenceEncoder(encoder))
@@ -77,17 +65,13 @@ def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
     return evaluate_model
 
 
+@in_context
 def score_yardsticks(
     tasks: TaskTable,
     evaluate: stage.EvaluateConfig,
-    seed: int,
-    world: WorldConfig,
-    agent: AgentConfig,
-    rollout: RolloutConfig,
-    compute: ComputeConfig,
+    context: StageContext,
 ) -> Evaluation:
     """What random and oracle play reach on the same tasks."""
-    context = stage_context(seed, world, agent, rollout, compute)
     reports = score_scripted(tasks_from_json(tasks), evaluate, context)
     return {name: report.model_dump(mode="json") for name, report in reports.items()}
 

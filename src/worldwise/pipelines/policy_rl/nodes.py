@@ -6,18 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from worldwise.agents.config import AgentConfig
 from worldwise.episodes.store import write_episodes
 from worldwise.generation.models import ModelConfig
 from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json
-from worldwise.pipelines.parameters import ComputeConfig
-from worldwise.pipelines.support import stage_context, stored
-from worldwise.rollouts.config import RolloutConfig
+from worldwise.pipelines.support import in_context, stored
 from worldwise.stages import train_policy as stage
-from worldwise.stages.actor import load_checkpoint
+from worldwise.stages.actor import StageContext, load_checkpoint
 from worldwise.stages.policy_rows import EstimatorConfig
-from worldwise.worlds.registry import WorldConfig
 
 PolicyNode = Callable[..., tuple[Path, dict[str, Any], Path]]
 
@@ -29,15 +25,12 @@ def train_policy_as(version: str) -> PolicyNode:
         version: name of the resulting weights, and of the random streams of this training.
     """
 
+    @in_context
     def train_policy(
         start: Path,
         tasks: TaskTable,
         policy: stage.PolicyConfig,
-        seed: int,
-        world: WorldConfig,
-        agent: AgentConfig,
-        rollout: RolloutConfig,
-        compute: ComputeConfig,
+        context: StageContext,
         model: ModelConfig,
     ) -> tuple[Path, dict[str, Any], Path]:
         """The trained policy, its curves with the estimator behind them, and the episodes of its last iteration."""
@@ -48,7 +41,7 @@ def train_policy_as(version: str) -> PolicyNode:
             known["train"],
             known["held_out"],
             policy,
-            stage_context(seed, world, agent, rollout, compute),
+            context,
             version,
             lambda iteration, played: _keep(episodes, iteration, played),
         )

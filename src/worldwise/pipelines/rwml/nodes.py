@@ -5,19 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from worldwise.agents.config import AgentConfig
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.models import ModelConfig
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json
-from worldwise.pipelines.parameters import ComputeConfig
-from worldwise.pipelines.support import stage_context, stored
-from worldwise.rollouts.config import RolloutConfig
+from worldwise.pipelines.support import in_context, stored
 from worldwise.stages import midtrain as stage
-from worldwise.stages.actor import load_checkpoint
+from worldwise.stages.actor import StageContext, load_checkpoint
 from worldwise.stages.encoder import EncoderConfig, SentenceEncoder
-from worldwise.worlds.registry import WorldConfig
 
 
+@in_context
 def midtrain_world_model(
     base_model: Path,
     rwml_transitions: list[Transition],
@@ -25,11 +22,7 @@ def midtrain_world_model(
     tasks: TaskTable,
     rwml: stage.RwmlConfig,
     encoder: EncoderConfig,
-    seed: int,
-    world: WorldConfig,
-    agent: AgentConfig,
-    rollout: RolloutConfig,
-    compute: ComputeConfig,
+    context: StageContext,
     model: ModelConfig,
 ) -> tuple[Path, dict[str, Any]]:
     """The base model after RWML, and its curves."""
@@ -39,7 +32,7 @@ def midtrain_world_model(
         difficulty_threshold["tau_d"],
         tasks_from_json(tasks)["held_out"],
         rwml,
-        stage_context(seed, world, agent, rollout, compute),
+        context,
         SentenceEncoder(encoder),
     )
     return stored(result.checkpoint), {"rows": result.curve, "summary": result.summary}
