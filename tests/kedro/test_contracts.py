@@ -153,5 +153,5 @@ def test_an_environment_changes_single_values(loader: Loader) -> None:
 def test_whole_pipelines_need_nothing_but_parameters(name: str) -> None:
     pipeline: Pipeline = PIPELINES[name]
     needed: Any = {dataset for dataset in pipeline.inputs() if not dataset.startswith("params:")}
-    optional = {dataset for dataset in needed if dataset.endswith(("_evaluation", "_evaluation_episodes", "_curves"))}
+    optional = {dataset for dataset in needed if dataset.endswith(("_evaluation", "_episodes", "_curves"))}
     assert needed - optional <= {"transition_counts", "difficulty_metrics"}

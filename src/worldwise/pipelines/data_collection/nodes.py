@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from worldwise.agents.config import AgentConfig
 from worldwise.episodes.store import read_episodes, write_episodes
 from worldwise.episodes.transitions import Transition, extract
 from worldwise.generation.models import ModelConfig, resolve_model
 from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json, tasks_to_json
-from worldwise.pipelines.parameters import ComputeConfig, TasksConfig
-from worldwise.pipelines.support import stage_context, stored
-from worldwise.rollouts.config import RolloutConfig
+from worldwise.pipelines.parameters import TasksConfig
+from worldwise.pipelines.support import in_context, stored
 from worldwise.stages import format_tuning as tuning
-from worldwise.stages.actor import load_checkpoint
+from worldwise.stages.actor import StageContext, load_checkpoint
 from worldwise.stages.collect import CollectConfig
 from worldwise.stages.collect import collect_episodes as collect
 from worldwise.stages.evaluate import EvaluateConfig
@@ -56,14 +54,11 @@ def prepare_base_model(model: ModelConfig) -> Path:
     return resolve_model(model)
 
 
+@in_context
 def tune_format(
     pretrained_model: Path,
     format_tuning: FormatTuningConfig,
-    seed: int,
-    world: WorldConfig,
-    agent: AgentConfig,
-    rollout: RolloutConfig,
-    compute: ComputeConfig,
+    context: StageContext,
     model: ModelConfig,
 ) -> tuple[Path, dict[str, Any]]:
     """The model that all stages start from, and the curves of its format tuning.
@@ -72,24 +67,19 @@ def tune_format(
     """
     if not format_tuning.updates:
         return pretrained_model, {"rows": [], "summary": {}}
-    context = stage_context(seed, world, agent, rollout, compute)
     result = tuning.tune_format(load_checkpoint(pretrained_model, "pretrained", model), format_tuning, context)
     return stored(result.checkpoint), {"rows": result.curve, "summary": result.summary}
 
 
+@in_context
 def collect_episodes(
     base_model: Path,
     tasks: TaskTable,
     collect_config: CollectConfig,
-    seed: int,
-    world: WorldConfig,
-    agent: AgentConfig,
-    rollout: RolloutConfig,
-    compute: ComputeConfig,
+    context: StageContext,
     model: ModelConfig,
 ) -> Path:
     """Play of the base model on training tasks, as a folder of shards."""
-    context = stage_context(seed, world, agent, rollout, compute)
     folder = scratch_folder("episodes")
     checkpoint = load_checkpoint(base_model, "base", model)
     write_episodes(folder, collect(checkpoint, tasks_from_json(tasks)["train"], collect_config, context))
