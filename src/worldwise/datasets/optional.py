@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kedro_datasets._typing import JSONPreview
 from kedro_datasets.json import JSONDataset
 
 from worldwise.datasets.episodes import EpisodesDataset
@@ -15,6 +16,10 @@ class OptionalJSONDataset(JSONDataset):  # type: ignore[misc]
 
     def load(self) -> Any:
         return super().load() if self.exists() else None
+
+    def preview(self) -> JSONPreview:
+        """What kedro-viz shows; it goes by the name of the return type."""
+        return super().preview() if self.exists() else JSONPreview('"nothing is stored yet"')
 
 
 class OptionalEpisodesDataset(EpisodesDataset):
