@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.resources
 import json
 import random
 from pathlib import Path
@@ -174,3 +176,11 @@ def test_building_twice_gives_the_same_bytes_and_learns(tmp_path: Path):
     card = (tmp_path / "0" / "README.md").read_text()
     assert facts[0]["sha256"] in card
     assert "150 episodes" in card
+
+
+def test_the_shipped_model_is_of_the_recipe_in_the_code():
+    shipped_folder = Path(str(importlib.resources.files("worldwise"))) / "assets" / "base_model"
+    shipped = json.loads((shipped_folder / "recipe.json").read_text())
+    assert shipped["config"] == BaseModelConfig().model_dump(mode="json")
+    weights = (shipped_folder / "model.safetensors").read_bytes()
+    assert shipped["facts"]["sha256"] == hashlib.sha256(weights).hexdigest()

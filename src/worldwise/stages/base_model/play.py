@@ -57,17 +57,17 @@ class PlayConfig(FrozenConfig):
         sizes: room sizes to draw from, in equal shares when listed once each.
     """
 
-    episodes: int = Field(45_000, ge=1)
+    episodes: int = Field(40_000, ge=1)
     seed: int = Field(0, ge=0)
     purposeful_share: float = Field(0.85, ge=0.0, le=1.0)
     noise_low: float = Field(0.0, ge=0.0, le=1.0)
-    noise_high: float = Field(0.15, ge=0.0, le=1.0)
+    noise_high: float = Field(0.20, ge=0.0, le=1.0)
     skip_step: float = Field(0.6, ge=0.0, le=1.0)
     wrong_object: float = Field(0.10, ge=0.0, le=1.0)
     wrong_target: float = Field(0.12, ge=0.0, le=1.0)
     random_turns: int = Field(10, ge=1)
     purposeful_turns: int = Field(30, ge=1)
-    wander_turns: int = Field(2, ge=0)
+    wander_turns: int = Field(4, ge=0)
     stale_commands: float = Field(0.05, ge=0.0, lt=1.0)
     sizes: tuple[SizeName, ...] = ("small", "default", "default", "full")
 

@@ -56,15 +56,15 @@ class TrainConfig(FrozenConfig):
         seed: start of every random choice.
     """
 
-    batch_tokens: int = Field(8192, ge=256)
-    learning_rate: float = Field(5e-3, gt=0.0)
+    batch_tokens: int = Field(6144, ge=256)
+    learning_rate: float = Field(2.5e-3, gt=0.0)
     weight_decay: float = Field(0.02, ge=0.0)
     warmup_steps: int = Field(100, ge=0)
-    decay_share: float = Field(0.4, ge=0.0, le=1.0)
+    decay_share: float = Field(0.3, ge=0.0, le=1.0)
     observation_weight: float = Field(0.1, ge=0.0)
     prediction_share: float = Field(0.1, ge=0.0, le=1.0)
     prediction_weight: float = Field(0.2, ge=0.0)
-    threads: int = Field(2, ge=1)
+    threads: int = Field(1, ge=1)
     seed: int = Field(0, ge=0)
 
 
