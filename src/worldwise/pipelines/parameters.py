@@ -102,6 +102,8 @@ def validated(raw: Mapping[str, Any]) -> dict[str, Any]:
             findings at once.
     """
     findings = [_unknown(name, BLOCKS) for name in raw if name not in BLOCKS and name not in NOT_BLOCKS]
+    if "data_root" in raw and not (isinstance(raw["data_root"], str) and raw["data_root"].strip()):
+        findings.append(f"parameter data_root is {raw['data_root']!r}: give the folder that everything is stored in")
     values: dict[str, Any] = {}
     for name, kind in BLOCKS.items():
         if name not in raw:

@@ -16,6 +16,9 @@ from worldwise.worlds.registry import WorldConfig, make_family
 
 Check = Callable[[Mapping[str, Any]], Iterator[str]]
 
+TRAINING_SETS = ("train", "held_out")
+"""Names of the sets of training tasks, whatever split they come from."""
+
 
 def preflight(blocks: Mapping[str, Any]) -> None:
     """Everything about validated parameters that can be known before the first node.
@@ -51,6 +54,22 @@ def _wanted_tasks(blocks: Mapping[str, Any]) -> Iterator[tuple[str, str, int | N
     yield "tasks.train", tasks.split, tasks.train + tasks.held_out
     for split in evaluate.splits:
         yield "evaluate.splits", split, evaluate.games
+
+
+def _splits(blocks: Mapping[str, Any]) -> Iterator[str]:
+    """Evaluated tasks are none that were trained on, and do not take the place of those in the stored table."""
+    trained = blocks["tasks"].split
+    for split in blocks["evaluate"].splits:
+        if split == trained:
+            yield (
+                f"parameter evaluate.splits names {split!r}, which tasks.split trains on: games that were trained on "
+                "say little about others, so leave it out or change tasks.split"
+            )
+        elif split in TRAINING_SETS:
+            yield (
+                f"parameter evaluate.splits names {split!r} while tasks.split is {trained!r}: {split!r} is the name "
+                "of a set of training tasks, so leave it out"
+            )
 
 
 def _model(blocks: Mapping[str, Any]) -> Iterator[str]:
@@ -104,6 +123,7 @@ def _budgets(blocks: Mapping[str, Any]) -> Iterator[str]:
 
 CHECKS: tuple[Check, ...] = (
     _world,
+    _splits,
     _model,
     _format_tuning,
     _encoder,
