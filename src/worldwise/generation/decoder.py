@@ -24,7 +24,7 @@ _FIXED_ROPE = ("default", "linear", "llama3", "yarn")
 
 
 class Plan(Protocol):
-    """Attention over the cache; see `kv_cache`."""
+    """Attention over the cache, in its type or that of the queries; see `kv_cache`."""
 
     def attend(self, layer: int, queries: torch.Tensor) -> torch.Tensor: ...
 
@@ -185,9 +185,9 @@ class Decoder:
             if layer.qk_norm is not None:
                 qk = self._normed(qk) * layer.qk_norm
             pairs = torch.view_as_complex(qk.float().view(*qk.shape[:2], -1, 2))
-            qk = torch.view_as_real(pairs * turns).flatten(-2).to(self.dtype)
-            cache.write(index, rows, positions, qk[:, self.heads :], values)
-            attended = plan.attend(index, qk[:, : self.heads])
+            qk = torch.view_as_real(pairs * turns).flatten(-2)
+            cache.write(index, rows, positions, qk[:, self.heads :].to(cache.dtype), values.to(cache.dtype))
+            attended = plan.attend(index, qk[:, : self.heads].to(self.dtype)).to(self.dtype)
             _add_linear(hidden, attended, layer.out, layer.out_bias)
             projected = _linear(self._normed(hidden), layer.gate_up, layer.gate_up_bias)
             gate, up = projected.chunk(2, dim=-1)

@@ -78,6 +78,10 @@ class KVCache:
     def head_dim(self) -> int:
         return self._shape[3]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._dtype
+
     def reset(self) -> None:
         """Everything zero again (finite, above all: masked attention still multiplies what lies there)."""
         self.keys = [self._zeros() for _ in range(self._layers)]
@@ -145,7 +149,9 @@ class _Segment:
 class PrefillPlan:
     """Attention of packed new tokens, any number a context, each over its own context up to itself."""
 
-    def __init__(self, cache: KVCache, layouts: Sequence[Layout], counts: Sequence[int], groups: int) -> None:
+    def __init__(
+        self, cache: KVCache, layouts: Sequence[Layout], counts: Sequence[int], groups: int, dtype: torch.dtype
+    ) -> None:
         """Plans a forward pass.
 
         Args:
@@ -153,8 +159,9 @@ class PrefillPlan:
             layouts: the contexts after the new tokens.
             counts: new tokens of each, at least one; they are packed one context after the other.
             groups: query heads per key head.
+            dtype: of the queries; keys and values are converted to it.
         """
-        self._cache, self._groups = cache, groups
+        self._cache, self._groups, self._dtype = cache, groups, dtype
         self._segments: list[_Segment] = []
         index = first = 0
         while index < len(layouts):
@@ -169,16 +176,16 @@ class PrefillPlan:
     def _mask(self, spans: Sequence[Span], owns: Sequence[Span], counts: Sequence[int]) -> torch.Tensor:
         """Additive mask [new tokens * groups, positions of all spans]: a token sees the shared spans, and its
         own one up to itself (new tokens are the last of theirs)."""
-        like, lengths = self._cache.keys[0], [own.stop - own.start for own in owns]
+        device, lengths = self._cache.keys[0].device, [own.stop - own.start for own in owns]
         total = sum(span.stop - span.start for span in spans)
-        mask = torch.zeros(sum(counts) * self._groups, total, dtype=like.dtype, device=like.device)
+        mask = torch.zeros(sum(counts) * self._groups, total, dtype=self._dtype, device=device)
         start = total - sum(lengths)
         if len(owns) > 1:
             mask[:, start:] = -torch.inf
         row = 0
         for length, count in zip(lengths, counts, strict=True):
             block = mask[row : row + count * self._groups, start : start + length]
-            causal = torch.full((count, count), -torch.inf, dtype=like.dtype, device=like.device).triu_(1)
+            causal = torch.full((count, count), -torch.inf, dtype=self._dtype, device=device).triu_(1)
             block[:, : length - count] = 0.0
             block[:, length - count :] = causal.repeat_interleave(self._groups, dim=0)
             row, start = row + count * self._groups, start + length
@@ -206,8 +213,8 @@ class PrefillPlan:
         keys = [self._cache.keys[layer][s.row : s.row + 1, :, s.start : s.stop] for s in spans]
         values = [self._cache.values[layer][s.row : s.row + 1, :, s.start : s.stop] for s in spans]
         if len(spans) == 1:
-            return keys[0], values[0]
-        return torch.cat(keys, dim=2), torch.cat(values, dim=2)
+            return keys[0].to(self._dtype), values[0].to(self._dtype)
+        return torch.cat(keys, dim=2).to(self._dtype), torch.cat(values, dim=2).to(self._dtype)
 
 
 def _sharers(layouts: Sequence[Layout], first: int) -> int:
