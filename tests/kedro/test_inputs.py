@@ -77,6 +77,10 @@ def check(loader: Loader) -> Check:
             "model.sampler_dtype is float32 and policy.learner.old_logprobs is 'sampler'.*precision is bf16",
         ),
         (
+            {"rwml": {"learner": {"precision": "bf16"}}},
+            "model.dtype is float32 and rwml.learner.old_logprobs is 'sampler'.*precision is bf16",
+        ),
+        (
             {"model": {"dtype": "bfloat16"}, "rwml": {"learner": {"adapter": {"rank": 4}}}},
             "model.dtype is bfloat16 and rwml.learner.old_logprobs is 'sampler'",
         ),

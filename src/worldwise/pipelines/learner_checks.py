@@ -48,17 +48,17 @@ def precision(blocks: Mapping[str, Any]) -> Iterator[str]:
     for name in FROM_SAMPLES:
         learner: LearnerConfig = blocks[name].learner
         computes = "bfloat16" if learner.precision == "bf16" else "float32"
-        # Without either, weights are float32 (others do not train), and so is the sampler.
-        chosen = model.sampler_dtype is not None or learner.adapter is not None
-        if chosen and (rough or (model.sampler_dtype or computes) != computes) and learner.old_logprobs == "sampler":
+        # Beside bfloat16 weights only an adapter trains; without one the run can be no more than an evaluation.
+        trains = model.dtype == "float32" or learner.adapter is not None
+        if trains and (rough or sampler != computes) and learner.old_logprobs == "sampler":
             yield (
                 f"parameter model.{named} is {sampler} and {name}.learner.old_logprobs is 'sampler', while "
                 f"{name}.learner.precision is {learner.precision}: recorded log-probabilities would be off by "
                 f"hundredths of a nat a token; set {name}.learner.old_logprobs to learner"
             )
     limit = blocks["policy"].sampler_gap
-    chosen = model.sampler_dtype is not None or blocks["policy"].learner.adapter is not None
-    if chosen and rough and limit is not None and limit < ROUGH_GAP:
+    trains = model.dtype == "float32" or blocks["policy"].learner.adapter is not None
+    if trains and rough and limit is not None and limit < ROUGH_GAP:
         yield (
             f"parameter policy.sampler_gap is {limit:g} and model.{named} is {sampler}: rounding alone exceeds that; "
             f"set policy.sampler_gap to null (only measure), or to at least {ROUGH_GAP}"

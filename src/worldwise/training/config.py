@@ -36,7 +36,8 @@ class LearnerConfig(FrozenConfig):
         aggregation: see `losses.aggregation`; its unit is the sequence (each branch of a tree row is one).
         aggregation_length: the constant length of `constant`.
         old_logprobs: `sampler` uses the recorded behaviour log-probabilities, `learner` recomputes them
-            before the first step (for bfloat16 samplers, or sampling with top-p or min-p).
+            before the first step (for samplers in another precision than `precision`, for bfloat16 samplers in
+            any case, and for sampling with top-p or min-p).
         kl_coefficient: weight of KL(pi || reference); 0 keeps no reference (0.01 in the papers).
         kl_estimator: see `losses.kl`.
         entropy_coefficient: weight of the entropy bonus.
