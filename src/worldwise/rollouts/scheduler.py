@@ -111,6 +111,7 @@ class Scheduler:
         self._patience = Patience(config.step_timeout_s)
         self._max_turns = config.max_turns or 0
         self._engine_failed = False
+        self._failures_told: set[str] = set()
         self._done: list[tuple[int, Episode]] = []
         self._slots = min(config.slots, engine.capacity)
 
@@ -274,8 +275,13 @@ class Scheduler:
                 self._end(live, Termination.TOKEN_LIMIT)
 
     def _fail(self, live: _Live, error: Exception) -> None:
-        """Records what broke in the world."""
-        logger.warning("%s: the world failed: %s", live.plan.episode_id, error, exc_info=error)
+        """Records what broke in the world; the first failure of a kind with where it happened."""
+        kind = type(error).__name__
+        if kind not in self._failures_told:
+            self._failures_told.add(kind)
+            logger.warning("%s: the world failed: %s", live.plan.episode_id, error, exc_info=error)
+        else:
+            logger.info("%s: the world failed again with %s", live.plan.episode_id, kind)
         self._end(live, Termination.TIMEOUT if isinstance(error, StepTimeout) else Termination.WORLD_ERROR)
 
     def _end(self, live: _Live, termination: Termination) -> None:

@@ -11,7 +11,7 @@ from worldwise.episodes.record import Episode
 from worldwise.episodes.transitions import CleaningRules
 from worldwise.rollouts.config import RolloutStats, plan_groups
 from worldwise.stages.actor import Checkpoint, StageContext, make_actor
-from worldwise.stages.playing import play_plans
+from worldwise.stages.playing import play_plans, sound
 from worldwise.worlds.contract import Task
 
 STAGE = "collect"
@@ -46,13 +46,17 @@ def collect_episodes(
         checkpoint: the weights that play.
         tasks: what to play; the first `config.tasks` of them are used.
         config, context: settings.
+
+    Raises:
+        StageError: too many episodes ended in failures of world or engine (`rollout.failures_max`).
     """
     plans = plan_groups(tasks[: config.tasks], config.episodes_per_task, STAGE, 0, context.seed, config.temperature)
     stats = RolloutStats()
     solved = 0
     with make_actor(checkpoint, context) as actor:
         episodes = play_plans(actor, plans, context, config.max_turns, stats=stats)
-        for number, episode in enumerate(episodes, start=1):
+        watched = sound(episodes, len(plans), STAGE, context.rollout.failures_max)
+        for number, episode in enumerate(watched, start=1):
             solved += episode.success
             context.reporter.progress(number, len(plans), f"{solved} solved")
             yield episode

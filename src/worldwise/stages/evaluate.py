@@ -18,7 +18,7 @@ from worldwise.rollouts.config import EpisodePlan, plan_groups
 from worldwise.stages.actor import Checkpoint, StageContext, make_actor
 from worldwise.stages.encoder import Encoder, distances
 from worldwise.stages.errors import StageError
-from worldwise.stages.playing import play_plans
+from worldwise.stages.playing import play_plans, sound
 from worldwise.stages.predicting import predict
 from worldwise.stages.world_model_scores import PredictedPair, WorldModelReport, report_world_model
 from worldwise.worlds.contract import Task
@@ -77,12 +77,15 @@ def evaluate_acting(
         config, context: settings.
 
     Raises:
-        StageError: a wanted split has no tasks.
+        StageError: a wanted split has no tasks, or too many episodes ended in failures of world or engine
+            (`rollout.failures_max`).
     """
     plans = evaluation_plans(tasks, config, context.seed)
     solved = 0
     with make_actor(checkpoint, context) as actor:
-        for number, episode in enumerate(play_plans(actor, plans, context, config.max_turns), start=1):
+        played = play_plans(actor, plans, context, config.max_turns)
+        watched = sound(played, len(plans), f"{STAGE} {checkpoint.version}", context.rollout.failures_max)
+        for number, episode in enumerate(watched, start=1):
             solved += episode.success
             context.reporter.progress(number, len(plans), f"{checkpoint.version}: {solved} solved")
             yield episode

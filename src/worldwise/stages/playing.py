@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -10,6 +12,9 @@ from worldwise.episodes.record import Episode
 from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutStats
 from worldwise.rollouts.scheduler import play
 from worldwise.stages.actor import Actor, StageContext
+from worldwise.stages.errors import StageError
+
+logger = logging.getLogger(__name__)
 
 SHARED_FROM = 16
 """Episodes from which worker processes play: fewer are over before the processes are up."""
@@ -46,6 +51,41 @@ def play_plans(
         progress,
         stats,
     )
+
+
+def sound(episodes: Iterator[Episode], planned: int, stage: str, failures_max: float) -> Iterator[Episode]:
+    """The episodes, as long as few enough of them end in failures of world or engine.
+
+    An episode that failed says nothing about the policy. Where many did, what is left is no fair sample
+    (long episodes fail more often), so nothing of it should be stored or reported.
+
+    Args:
+        episodes: as they finish.
+        planned: how many there will be.
+        stage: for the message.
+        failures_max: share of `planned` that may fail, [0, 1].
+
+    Raises:
+        StageError: more failed; at the first one too many.
+    """
+    failed: Counter[str] = Counter()
+    for episode in episodes:
+        if not episode.reward_valid:
+            failed[episode.termination.value] += 1
+            if failed.total() > failures_max * planned:
+                raise StageError(
+                    f"{stage}: {_told(failed, planned)}, more than rollout.failures_max={failures_max:g} "
+                    "allows: see the first failure above and mend the world or the engine; for a slow world raise "
+                    "rollout.step_timeout_s or rollout.episode_timeout_s"
+                )
+        yield episode
+    if failed:
+        logger.warning("%s: %s; these episodes count nowhere", stage, _told(failed, planned))
+
+
+def _told(failed: Counter[str], planned: int) -> str:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(failed.items()))
+    return f"{failed.total()} of {planned} episodes ended in failures of world or engine ({kinds})"
 
 
 def limited(rollout: RolloutConfig, max_turns: int | None) -> RolloutConfig:
