@@ -133,7 +133,8 @@ Inbox = queue.SimpleQueue[Begin | More | Call]
 
 def serve(connection: Connection, recipe: Recipe) -> None:
     """A worker's whole life."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()

@@ -19,7 +19,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -217,6 +217,8 @@ class WorkerPool:
         context = multiprocessing.get_context("forkserver")
         kinds = {type(module).__module__ for module in self._model.modules()} | {type(self._tokenizer).__module__}
         context.set_forkserver_preload(["__main__", serve.__module__, *sorted(kinds)])
+        # The tracker first: starting it lets signals through again, whatever was blocked before.
+        resource_tracker.ensure_running()
         with _no_interrupts():
             forkserver.ensure_running()
         for number in range(1, self._count + 1):
@@ -306,8 +308,8 @@ def _portions(plans: list[tuple[int, EpisodePlan]], count: int) -> Iterator[list
 
 @contextlib.contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Ctrl-C waits meanwhile; processes that are started here never hear it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Ctrl-C and a closing terminal wait meanwhile; processes that are started here never hear of them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:

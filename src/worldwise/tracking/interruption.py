@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an ordinary error, so that a run ends in order.
+"""Ctrl-C, SIGTERM and a closing terminal (SIGHUP) as an ordinary error, so that a run ends in order.
 
 Kedro calls its hooks and says how to go on only for exceptions below `Exception`; a KeyboardInterrupt or
 a SIGTERM would leave the run's status open. Inside a node it is the other way round: code that tries again after
@@ -9,6 +9,7 @@ inside a node raises `StopNode`, which no such code catches, and the node's edge
 from __future__ import annotations
 
 import functools
+import logging
 import signal
 import threading
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_logger = logging.getLogger(__name__)
 
 
 class RunInterrupted(RuntimeError):
@@ -50,19 +53,24 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class Interruption:
-    """Turns the first signal into a stop; a second one acts as the system has it.
+    """Turns the first signal into a stop; a second one only says so, a third acts as the system has it.
 
-    Works in the main thread only, as Python's signals do; elsewhere it does nothing.
+    Who presses Ctrl-C twice wants to be sure that the run ends, not that its record stays open. A signal that
+    is ignored when the run begins (SIGHUP under nohup) stays ignored. Works in the main thread only, as
+    Python's signals do; elsewhere it does nothing.
     """
 
     def __init__(self) -> None:
         self._previous: dict[signal.Signals, Any] = {}
+        self._heard = 0
 
     def install(self) -> None:
         """Begins to listen; a second call changes nothing."""
         if self._previous or threading.current_thread() is not threading.main_thread():
             return
-        self._previous = {number: signal.signal(number, self._raise) for number in _SIGNALS}
+        self._heard = 0
+        wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._previous = {number: signal.signal(number, self._hear) for number in wanted}
 
     def remove(self) -> None:
         """Puts the earlier handlers back."""
@@ -70,7 +78,13 @@ class Interruption:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
-    def _raise(self, number: int, frame: FrameType | None) -> None:
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._heard += 1
+        if self._heard == 1:
+            message = f"stopped by {signal.Signals(number).name}"
+            raise StopNode(message) if _inside_node.get() else RunInterrupted(message)
+        if self._heard == 2:
+            _logger.warning("the run is ending already; the next signal ends it at once, in the middle of it")
+            return
         self.remove()
-        message = f"stopped by {signal.Signals(number).name}"
-        raise StopNode(message) if _inside_node.get() else RunInterrupted(message)
+        signal.raise_signal(number)
