@@ -57,7 +57,8 @@ class RwmlConfig(FrozenConfig):
         guard_temperature: of the responses in a check.
         guard_margin: how far below the first check an acting success counts as collapsed, [0, 1].
         guard_patience: checks in a row that have to be below before training stops.
-        max_minutes: stop before an update that would begin after so many minutes; None = no limit.
+        max_minutes: stop before an update that would begin after so many minutes, the first one apart; None = no
+            limit.
     """
 
     epochs: int = Field(2, ge=1)
@@ -282,7 +283,7 @@ class _Loop:
                 state.step,
                 state.best_step,
             )
-        elif config.max_minutes is not None and state.seconds >= 60 * config.max_minutes:
+        elif config.max_minutes is not None and state.step and state.seconds >= 60 * config.max_minutes:
             state.stopped = "time"
         return bool(state.stopped)
 
