@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from kedro.framework.startup import bootstrap_project
 
 from worldwise.cli.doctor import weight_count
+from worldwise.cli.run import _known_names
 from worldwise.cli.worldwise import worldwise
 
 Invoke = Callable[..., Result]
@@ -125,3 +126,19 @@ def test_data_verifies_a_copy(invoke: Invoke) -> None:
     result = invoke("data", "alfworld")
     assert result.exit_code == 0, result.output
     assert "3553 of  3553 games" in result.output
+
+
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        ("Failed to find the pipeline named 'rwml_then_r'. It needs", " Did you mean rwml_then_rl?"),
+        ("Failed to find the pipeline named 'zzz'. It needs", "Known here: __default__, base_model, data_collection"),
+        ("Pipeline does not contain nodes named ['evaluate_bas'].", " Did you mean evaluate_base?"),
+        ("Pipeline does not contain nodes named ['zzz'].", "Known here: "),
+        ("something else", ""),
+    ],
+)
+def test_an_unknown_name_brings_the_known_ones(project: Path, message: str, hint: str) -> None:
+    bootstrap_project(project)
+    found = _known_names(message)
+    assert hint in found if hint else not found

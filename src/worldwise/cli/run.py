@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import click
 from kedro import KedroDeprecationWarning
 from kedro.framework.cli.project import run as kedro_run
+from kedro.framework.project import pipelines
 
 TRACEBACK_VARIABLE = "WORLDWISE_TRACEBACK"
 """Set to 1, every error keeps its traceback."""
@@ -39,8 +42,20 @@ def explained(error: BaseException) -> ShortError | None:
         if type(cause).__module__.partition(".")[0] == "worldwise":
             return ShortError(str(cause))
     if _raised_by(error).partition(".")[0] == "kedro":
-        return ShortError(str(error))
+        return ShortError(f"{error}{_known_names(str(error))}")
     return None
+
+
+def _known_names(message: str) -> str:
+    """What Kedro does not say where it does not know a pipeline or a node: those that there are."""
+    unknown = re.search(r"(pipeline|nodes) named \[?'([^']+)'", message)
+    if unknown is None:
+        return ""
+    names = {str(name) for name in pipelines}
+    if unknown[1] == "nodes":
+        names = {node.name for name in names for node in pipelines[name].nodes}
+    close = difflib.get_close_matches(unknown[2], names, n=1)
+    return f" Did you mean {close[0]}?" if close else f" Known here: {', '.join(sorted(names))}."
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, get_args
 
@@ -125,15 +126,39 @@ def _unknown(name: str, known: Mapping[str, Any]) -> str:
 
 
 def _explain(block: str, kind: Any, error: ValidationError) -> Iterator[str]:
-    for detail in error.errors(include_url=False):
-        path = ".".join([block, *(str(part) for part in detail["loc"])])
+    """One finding for every parameter: what all alternatives of its type say stands in one line."""
+    details = error.errors(include_url=False)
+    places = {_place(kind, detail["loc"]) for detail in details}
+    wanted: dict[str, list[str]] = {}
+    for detail in details:
+        place = _place(kind, detail["loc"])
+        if any(other != place and other[: len(place)] == place for other in places):
+            continue  # A part of it was refused already, and the whole only for that.
+        path = ".".join([block, *(str(part) for part in place)])
         if detail["type"] == "extra_forbidden":
             yield _unknown(path, _fields(kind, detail["loc"][:-1]))
         elif detail["type"] == "value_error":
-            yield f"parameter {path}: {detail['ctx']['error']}"
+            text = str(detail["ctx"]["error"])
+            named = re.split(r"[ =]", text, maxsplit=1)[0] in _fields(kind, detail["loc"])
+            yield f"parameter {path}.{text}" if named else f"parameter {path}: {text}"
         else:
             message = detail["msg"][0].lower() + detail["msg"][1:]
-            yield f"parameter {path} is {detail['input']!r}: {message}"
+            wanted.setdefault(f"parameter {path} is {detail['input']!r}", []).append(message)
+    for beginning, messages in wanted.items():
+        others = [message.removeprefix("input should be ") for message in messages[1:]]
+        yield f"{beginning}: {', or '.join([messages[0], *others])}"
+
+
+def _place(kind: Any, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """The location without what pydantic puts there beside names of fields and positions: the kinds of a union."""
+    place: list[int | str] = []
+    for part in location:
+        known = part in kind.model_fields if _is_block(kind) else isinstance(part, int)
+        if known or (_is_block(kind) and part == location[-1]):
+            place.append(part)
+            inner = kind.model_fields.get(part) if _is_block(kind) else None
+            kind = _given(inner.annotation) if inner is not None else None
+    return tuple(place)
 
 
 def _fields(kind: Any, location: tuple[int | str, ...]) -> Mapping[str, Any]:
