@@ -14,7 +14,8 @@ from worldwise.tracking.progress import NodeProgress, as_clock, time_left
 
 
 @pytest.mark.parametrize(
-    ("elapsed", "done", "total", "left"), [(10.0, 5, 20, 30.0), (10.0, 0, 20, None), (8.0, 4, 4, 0.0)]
+    ("elapsed", "done", "total", "left"),
+    [(10.0, 5, 20, 30.0), (10.0, 0, 20, None), (8.0, 4, 4, 0.0), (90.0, 1, 1024, None), (10.0, 5, 100, 190.0)],
 )
 def test_time_left(elapsed: float, done: int, total: int, left: float | None) -> None:
     assert time_left(elapsed, done, total) == left

@@ -19,9 +19,14 @@ REFRESH_EVERY_S = 0.2
 _logger = logging.getLogger(__name__)
 
 
+SURE_FROM = 0.05
+"""Share of the work behind which the rest can be judged: the first episodes of a batch end long before the others, and
+what comes before the first unit (loading a model, starting workers) is no measure of the second."""
+
+
 def time_left(elapsed: float, done: int, total: int) -> float | None:
-    """Seconds left if the rest goes as fast as what is done; None before anything is done."""
-    return elapsed * (total - done) / done if done else None
+    """Seconds left if the rest goes as fast as what is done; None before enough is done to tell."""
+    return elapsed * (total - done) / done if done and done >= SURE_FROM * total else None
 
 
 def as_clock(seconds: float) -> str:
