@@ -13,6 +13,7 @@ import pytest
 
 from worldwise.episodes.record import Episode, Termination
 from worldwise.episodes.store import (
+    DamagedError,
     count_episodes,
     read_episode_columns,
     read_episodes,
@@ -132,6 +133,35 @@ def test_other_tables_are_refused(tmp_path: Path) -> None:
     (tmp_path / "episodes-00000.parquet").unlink()
     (tmp_path / "t.parquet").rename(tmp_path / "episodes-00000.parquet")
     with pytest.raises(SchemaError, match="'transitions/1', and 'episodes/1'"):
+        list(read_episodes(tmp_path))
+
+
+@pytest.mark.parametrize("cut", [0, 10, -1, -200])
+def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, episode_of: Make, cut: int) -> None:
+    write_episodes(tmp_path, [episode_of(), episode_of("collect/0/task-b/0")], shard_size=1)
+    write_transitions(tmp_path / "t.transitions", [])
+    shard = tmp_path / "episodes-00001.parquet"
+    reads: dict[Path, list[Callable[[], object]]] = {
+        shard: [
+            lambda: list(read_episodes(tmp_path)),
+            lambda: count_episodes(tmp_path),
+            lambda: read_episode_columns(tmp_path, ["task_id"]),
+        ],
+        tmp_path / "t.transitions": [lambda: read_transitions(tmp_path / "t.transitions")],
+    }
+    for path, calls in reads.items():
+        path.write_bytes(path.read_bytes()[:cut])
+        for call in calls:
+            with pytest.raises(DamagedError, match=rf"{path} cannot be read .*run the node that makes it again"):
+                call()
+
+
+def test_content_that_is_damaged_is_named(tmp_path: Path, episode_of: Make) -> None:
+    write_episodes(tmp_path, [episode_of(f"collect/0/task-a/{number}") for number in range(50)])
+    path = tmp_path / "episodes-00000.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + bytes(2000) + content[2004:])
+    with pytest.raises(DamagedError, match=r"episodes-00000\.parquet cannot be read"):
         list(read_episodes(tmp_path))
 
 

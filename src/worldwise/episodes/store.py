@@ -6,8 +6,8 @@ appears under its name only once it is complete. Nothing but the current shard i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -25,8 +25,13 @@ from worldwise.episodes.tables import (
     transitions_to_table,
 )
 from worldwise.episodes.transitions import Transition
+from worldwise.files import whole_file
 
 _READ_ROWS = 64
+
+
+class DamagedError(ValueError):
+    """A stored file cannot be read. The message names it and says what to do."""
 
 
 def write_episodes(folder: Path, episodes: Iterable[Episode], shard_size: int = 256, prefix: str = "episodes") -> int:
@@ -72,10 +77,11 @@ def read_episodes(folder: Path, prefix: str = "") -> Iterator[Episode]:
 
     Raises:
         FileNotFoundError: there is no shard.
+        DamagedError: a shard cannot be read.
         SchemaError: a shard was written by another version.
     """
     for path in _present(folder, prefix):
-        with pq.ParquetFile(path) as file:
+        with _readable(path), pq.ParquetFile(path) as file:
             check_schema(file.schema_arrow, EPISODES, str(path))
             for batch in file.iter_batches(batch_size=_READ_ROWS):
                 yield from episodes_from_rows(batch.to_pylist())
@@ -86,8 +92,13 @@ def count_episodes(folder: Path, prefix: str = "") -> int:
 
     Raises:
         FileNotFoundError: there is no shard.
+        DamagedError: a shard cannot be read.
     """
-    return sum(pq.read_metadata(path).num_rows for path in _present(folder, prefix))
+    total = 0
+    for path in _present(folder, prefix):
+        with _readable(path):
+            total += pq.read_metadata(path).num_rows
+    return total
 
 
 def read_episode_columns(folder: Path, columns: Sequence[str], prefix: str = "") -> pa.Table:
@@ -99,17 +110,17 @@ def read_episode_columns(folder: Path, columns: Sequence[str], prefix: str = "")
 
     Raises:
         FileNotFoundError: there is no shard.
+        DamagedError: a shard cannot be read.
     """
     tables = []
     for path in _present(folder, prefix):
-        with pq.ParquetFile(path) as file:
+        with _readable(path), pq.ParquetFile(path) as file:
             tables.append(file.read(columns=list(columns)))
     return pa.concat_tables(tables)
 
 
 def write_transitions(path: Path, transitions: Sequence[Transition]) -> None:
     """Writes transitions into one Parquet file, which appears only once it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     _write(transitions_to_table(transitions), path)
 
 
@@ -118,17 +129,32 @@ def read_transitions(path: Path) -> list[Transition]:
 
     Raises:
         FileNotFoundError: no such file.
+        DamagedError: it cannot be read.
         SchemaError: it holds something else, or was written by another version.
     """
-    table = pq.read_table(path)
+    with _readable(path):
+        table = pq.read_table(path)
     check_schema(table.schema, TRANSITIONS, str(path))
     return transitions_from_table(table)
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    pq.write_table(table, partial, compression="zstd")
-    os.replace(partial, path)
+    with whole_file(path) as part:
+        pq.write_table(table, part, compression="zstd")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turns what Arrow says of a damaged file into a `DamagedError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedError(
+            f"{path} cannot be read ({error}): if it is damaged or cut short, delete the stored version that it "
+            "belongs to and run the node that makes it again"
+        ) from error
 
 
 def _shards(folder: Path, prefix: str) -> list[Path]:

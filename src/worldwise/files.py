@@ -1,0 +1,56 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def part_of(path: Path) -> Path:
+    """A name beside `path` for what is not finished yet; hidden, and no two calls give the same."""
+    return path.parent / f".{path.name}.{uuid.uuid4().hex}.part"
+
+
+def flush(path: Path) -> None:
+    """Waits until a file, or every file below a folder, is on the disk.
+
+    Some file systems find out only here that they are full.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    for file in (path, *path.rglob("*")) if path.is_dir() else (path,):
+        if file.is_file():
+            descriptor = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Gives the block a place to write to; what it wrote appears at `path` in one step when the block ends.
+
+    An error or a stop inside the block leaves nothing behind, not even the folder that was made for the file. A
+    process that is killed leaves a hidden `.<name>.<number>.part`.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    made = not path.parent.exists()
+    part = part_of(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        flush(part)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        if made:
+            with suppress(OSError):
+                path.parent.rmdir()
+        raise
