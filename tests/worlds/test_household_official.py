@@ -18,7 +18,7 @@ from worldwise.worlds.contract import Task, WorldError
 from worldwise.worlds.household.compiled import CompiledGame
 from worldwise.worlds.household.engine import CompiledGames, HouseholdWorld
 from worldwise.worlds.household.game import Game, GameFileError, Goal
-from worldwise.worlds.household.official import OFFICIAL_SPLITS, OfficialGames, data_folder
+from worldwise.worlds.household.official import LARGEST_GAME_FILE, OFFICIAL_SPLITS, OfficialGames, data_folder
 from worldwise.worlds.household.pddl import read_game, read_goal, shown_names
 from worldwise.worlds.household.state import HouseholdState
 from worldwise.worlds.household.verify import EXPECTED_COUNTS, how_to_obtain, verify_official
@@ -349,6 +349,16 @@ class TestSource:
         else:
             write_archive(tmp_path / "valid_seen.tar.xz", contents)
         with pytest.raises(GameFileError, match=f"{IDS[1]}/game.tw-pddl: not valid JSON"):
+            OfficialGames(tmp_path).tasks("valid_seen")
+
+    @pytest.mark.parametrize("form", ["release", "archive"])
+    def test_a_file_too_large_to_be_a_game_is_not_read(self, tmp_path: Path, form: str) -> None:
+        contents = {IDS[0]: game_file(), IDS[1]: bytes(LARGEST_GAME_FILE + 1)}
+        if form == "release":
+            write_release(tmp_path, contents)
+        else:
+            write_archive(tmp_path / "valid_seen.tar.xz", contents)
+        with pytest.raises(GameFileError, match=rf"{IDS[1]}/game.tw-pddl: has 16,777,217 bytes.*fetch the games"):
             OfficialGames(tmp_path).tasks("valid_seen")
 
     def test_a_foreign_folder(self, tmp_path: Path) -> None:

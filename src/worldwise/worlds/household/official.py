@@ -27,6 +27,9 @@ GAME_FILE = "game.tw-pddl"
 DATA_VARIABLE = "WORLDWISE_DATA"
 DATA_COMMAND = "kedro worldwise data alfworld"
 
+LARGEST_GAME_FILE = 16 * 2**20
+"""Bytes; the largest official one has a fraction of a MiB. What is larger is none, and is not read."""
+
 _SOLVABLE = re.compile(rb'"solvable"\s*:\s*(true|false)')
 _SKIPPED = ("movable", "Sliced")
 """ALFWorld leaves out the tasks with these words in their path."""
@@ -204,7 +207,7 @@ class _Folder(GameSource):
 
     def raw(self) -> Iterator[tuple[str, bytes]]:
         for name in self._names():
-            yield name, (self._folder.parent / name / GAME_FILE).read_bytes()
+            yield name, _content(self._folder.parent / name / GAME_FILE)
 
     def ids(self) -> Sequence[str]:
         if self._ids is None:
@@ -216,7 +219,7 @@ class _Folder(GameSource):
         inside = task_id.startswith(f"{self._folder.name}/") and ".." not in task_id
         if not inside or not Path(name).is_file():
             raise WorldError(f"task {task_id!r}: there is no file {name!r}")
-        return open_game_file(Path(name).read_bytes(), name)
+        return open_game_file(_content(Path(name)), name)
 
 
 class _Archive(GameSource):
@@ -243,6 +246,7 @@ class _Archive(GameSource):
                     if parts[-1] != GAME_FILE or len(parts) < 4 or parts[-4] != self._split:
                         continue
                     name = "/".join(parts[-4:-1])
+                    _check_size(member.size, self.describe(name))
                     content = archive.extractfile(member)
                     if content is not None and not any(word in name for word in _SKIPPED):
                         yield name, content.read()
@@ -274,6 +278,24 @@ class _Archive(GameSource):
             raise WorldError(f"task {task_id!r}: {self._archive} has no such game")
         problem, sentence, walkthrough = json.loads(zlib.decompress(packed))
         return GameFile(problem, sentence, None if walkthrough is None else tuple(walkthrough), True)
+
+
+def _content(path: Path) -> bytes:
+    """A game file.
+
+    Raises:
+        GameFileError: it is too large to be one.
+    """
+    _check_size(path.stat().st_size, str(path))
+    return path.read_bytes()
+
+
+def _check_size(size: int, name: str) -> None:
+    if size > LARGEST_GAME_FILE:
+        raise GameFileError(
+            f"{name}: has {size:,} bytes, and game files up to {LARGEST_GAME_FILE:,} are read; it is damaged or no "
+            f"official game, fetch the games again (`{DATA_COMMAND}` says how)"
+        )
 
 
 def _pack(file: GameFile) -> bytes:
