@@ -14,6 +14,8 @@ from kedro.io import AbstractVersionedDataset, DataCatalog
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
+from worldwise.datasets.atomic import AtomicFile
+from worldwise.datasets.folder import FolderDataset
 from worldwise.pipeline_registry import register_pipelines
 from worldwise.pipelines.parameters import BLOCKS, NOT_BLOCKS, validated
 from worldwise.pipelines.storage import MADE_BY
@@ -69,6 +71,7 @@ def test_every_dataset_is_stored_versioned_and_in_a_layer(catalog: DataCatalog, 
     dataset = catalog.get(name)
     assert isinstance(dataset, AbstractVersionedDataset), f"{name} is not stored"
     assert dataset._version is not None, f"{name} is not versioned"
+    assert isinstance(dataset, AtomicFile | FolderDataset), f"{name} is not stored in one step"
     folder = dataset._filepath.parts[-3]
     layer = folder if name in MODELS_THAT_MAKE_DATA else dataset.metadata["kedro-viz"]["layer"]
     assert layer in LAYERS

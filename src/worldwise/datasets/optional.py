@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from kedro_datasets._typing import JSONPreview
-from kedro_datasets.json import JSONDataset
 
+from worldwise.datasets.atomic import JSONDataset
 from worldwise.datasets.episodes import EpisodesDataset
 
 
-class OptionalJSONDataset(JSONDataset):  # type: ignore[misc]
+class OptionalJSONDataset(JSONDataset):
     """A JSON file; loading gives None while nothing is stored."""
 
     def load(self) -> Any:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kedro.io.core import AbstractVersionedDataset, DatasetError, Version
+from kedro.io.core import AbstractVersionedDataset, Version
 from kedro_datasets._typing import TablePreview
 
+from worldwise.datasets.atomic import AtomicFile
 from worldwise.episodes.store import read_transitions, write_transitions
 from worldwise.episodes.transitions import Transition
 
 _SHOWN = ("transition_id", "kind", "action", "observation", "next_observation", "pass_rate")
 
 
-class TransitionsDataset(AbstractVersionedDataset[list[Transition], list[Transition]]):
+class TransitionsDataset(AtomicFile, AbstractVersionedDataset[list[Transition], list[Transition]]):
     """What a world model learns from, in one file that appears only once it is complete.
 
     Args:
@@ -32,11 +33,8 @@ class TransitionsDataset(AbstractVersionedDataset[list[Transition], list[Transit
     def load(self) -> list[Transition]:
         return read_transitions(Path(self._get_load_path()))
 
-    def save(self, data: list[Transition]) -> None:
-        try:
-            write_transitions(Path(self._get_save_path()), data)
-        except OSError as error:
-            raise DatasetError(f"cannot store {len(data)} transitions at {self._filepath}: {error}") from error
+    def write(self, data: list[Transition], path: Path) -> None:
+        write_transitions(path, data)
 
     def preview(self, nrows: int = 5) -> TablePreview:
         """The first transitions, for kedro-viz; it goes by the name of the return type."""

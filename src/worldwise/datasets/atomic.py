@@ -1,0 +1,87 @@
+"""Kedro's file datasets, each version of which appears whole or not at all.
+
+As Kedro has them they write in place: after a full disk half a file would stand there as the newest version.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from kedro.io.core import AbstractVersionedDataset, DatasetError, VersionNotFoundError
+from kedro_datasets import json, pandas, plotly, text
+
+from worldwise.files import whole_file
+
+if TYPE_CHECKING:
+    _Dataset = AbstractVersionedDataset[Any, Any]
+else:
+    # Kedro wraps the __init__ of every class below its own, and would call that of a mix-in in the dataset's place.
+    _Dataset = object
+
+
+class StoreError(DatasetError):
+    """A file cannot be stored or read; the message names it and says what to do."""
+
+
+class AtomicFile(_Dataset):
+    """Put before a dataset of one file: what that dataset saves goes to a hidden name first and is renamed at the end.
+
+    Kedro finds versions as `<filepath>/*/<name>`, so it never takes what is unfinished for a version.
+    """
+
+    def load(self) -> Any:
+        """What is stored.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            return super().load()  # type: ignore[safe-super]
+        except VersionNotFoundError:
+            raise
+        except DatasetError as error:
+            raise StoreError(
+                f"{self._get_load_path()} cannot be read ({error.__cause__ or error}): if it is damaged, delete this "
+                "version and run the node that makes it again"
+            ) from error
+
+    def save(self, data: Any) -> None:
+        """Stores `data` as one new version.
+
+        Raises:
+            StoreError: the disk refused, or `data` is nothing that this dataset can write.
+        """
+        target = Path(self._get_save_path())
+        try:
+            with whole_file(target) as part:
+                self.write(data, part)
+        except (OSError, DatasetError) as error:
+            reason = error.__cause__ or error if isinstance(error, DatasetError) else error
+            fix = (
+                "; free some space, or point data_root to another disk (--params=data_root=/another/folder)"
+                if isinstance(reason, OSError)
+                else ""
+            )
+            raise StoreError(f"cannot store {target}: {reason}{fix}. Nothing was stored") from error
+
+    def write(self, data: Any, path: Path) -> None:
+        """Writes `data` to `path`, as the dataset behind this class does."""
+        beside = self._copy(_version=None, _filepath=PurePosixPath(path))
+        super(AtomicFile, beside).save(data)  # type: ignore[misc]
+
+
+class JSONDataset(AtomicFile, json.JSONDataset):  # type: ignore[misc]
+    """A JSON file."""
+
+
+class ParquetDataset(AtomicFile, pandas.ParquetDataset):  # type: ignore[misc]
+    """A table of pandas in a Parquet file."""
+
+
+class TextDataset(AtomicFile, text.TextDataset):  # type: ignore[misc]
+    """A text file."""
+
+
+class FigureDataset(AtomicFile, plotly.JSONDataset):  # type: ignore[misc]
+    """A figure of plotly, as JSON."""
