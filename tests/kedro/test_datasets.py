@@ -6,11 +6,13 @@ import inspect
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 from kedro.io import DatasetError
 from kedro.io.core import Version
+from safetensors.numpy import save_file
 
 from worldwise.datasets.checkpoint import CheckpointDataset
 from worldwise.datasets.episodes import EpisodesDataset
@@ -20,7 +22,7 @@ from worldwise.ledger.publish import scratch_folder
 def _checkpoint(folder: Path, size: int = 8) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen3ForCausalLM"], "hidden_size": size}))
-    (folder / "model.safetensors").write_bytes(b"0" * size)
+    save_file({"weights": np.zeros(size, np.float32)}, folder / "model.safetensors")
     (folder / "tokenizer.json").write_text("{}")
     return folder
 
@@ -54,6 +56,15 @@ def test_an_incomplete_model_folder_is_refused_by_name(tmp_path: Path, lost: str
     with pytest.raises(DatasetError, match=f"lacks .*{named}"):
         dataset.save(source)
     assert not dataset.exists()
+
+
+def test_weights_that_are_cut_short_are_named(tmp_path: Path) -> None:
+    dataset = _dataset(tmp_path, save="2026-01-01T00.00.00.000Z")
+    dataset.save(_checkpoint(tmp_path / "source"))
+    weights = dataset.load() / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(DatasetError, match=r"model.safetensors cannot be read .*delete this version"):
+        dataset.load()
 
 
 def test_a_scratch_folder_is_moved_in(tmp_path: Path) -> None:
@@ -90,3 +101,7 @@ def test_episodes_are_shards(tmp_path: Path) -> None:
         "shards": {"part-0.parquet": 3, "part-1.parquet": 2},
         "columns": ["episode_id"],
     }
+    (stored,) = [dataset.load() / "part-1.parquet"]
+    stored.write_bytes(stored.read_bytes()[:-9])
+    with pytest.raises(DatasetError, match=r"part-1.parquet cannot be read .*run the node that makes it again"):
+        dataset.load()

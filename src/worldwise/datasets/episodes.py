@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from worldwise.datasets.folder import FolderDataset, FolderError
+from worldwise.episodes.store import DamagedError, count_episodes
 
 
 class EpisodesDataset(FolderDataset):
@@ -15,6 +16,10 @@ class EpisodesDataset(FolderDataset):
         super().check(folder)
         if not any(folder.glob("*.parquet")):
             raise FolderError(f"{folder} holds no shard of episodes (*.parquet)")
+        try:
+            count_episodes(folder)
+        except DamagedError as error:
+            raise FolderError(str(error)) from error
 
     def summary(self, folder: Path) -> str:
         import pyarrow.parquet as parquet
