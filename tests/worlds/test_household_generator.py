@@ -26,12 +26,14 @@ from worldwise.worlds.household.policies import (
     RandomPolicy,
     ReadGoal,
     SearchingOracle,
+    kind_of,
     read_goal,
     search_order,
 )
 from worldwise.worlds.household.rooms import GOAL_FORMS, ROOMS, SAME_SPOT, TASK_ROOMS
 from worldwise.worlds.registry import WorldConfig, make_family
 
+FITTING = {place.lower(): {thing.lower() for thing in things} for place, things in FITS.items()}
 CONFIGS = {
     name: HouseholdConfig.model_validate({**values, "valid_seen_games": 2000, "valid_unseen_games": 2000})
     for name, values in SIZES.items()
@@ -410,6 +412,38 @@ def test_the_oracle_never_looks_into_the_game() -> None:
     family = HouseholdFamily(CONFIGS["default"])
     world = family.new()
     assert all(play(world, Blindfolded(), task)[0] for task in family.tasks("train", 30))
+
+
+def test_the_oracle_turns_to_another_goal_with_what_it_saw() -> None:
+    family = HouseholdFamily(CONFIGS["default"])
+    world, errands = family.new(), 0
+    for task in family.tasks("train", 40):
+        oracle = SearchingOracle()
+        observation, info = world.reset(task, 0)
+        kind = ""
+        for number in range(8):
+            action = oracle.act(world, observation, info)
+            if number == 4:
+                portable = [name for name in oracle.known() if kind_of(name) in FITTING["shelf"]]
+                places = [line for line in info.admissible or () if line.startswith("go to shelf ")]
+                if not portable or not places or any(line.startswith("move ") for line in info.admissible or ()):
+                    break
+                kind = kind_of(portable[0])
+                oracle.turn_to(ReadGoal(kind, "shelf"))
+            elif kind and action.startswith("take "):
+                assert kind_of(action.removeprefix("take ").partition(" from ")[0]) == kind
+                errands += 1
+                break
+            step = world.step(action)
+            observation, info = step.observation, step.info
+            if step.terminated:
+                break
+        else:
+            pytest.fail(f"{task.task_id}: a thing that was seen was not fetched in three commands")
+    assert errands >= 3
+    with pytest.raises(WorldError, match="from its first observation on"):
+        SearchingOracle().turn_to(ReadGoal("mug", "desk"))
+    assert SearchingOracle().known() == {}
 
 
 def test_policies_repeat_with_their_seed() -> None:

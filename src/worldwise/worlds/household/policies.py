@@ -152,7 +152,7 @@ class Memory:
         source: where the held object was taken from.
         seen: places whose contents it has read.
         closed: places it knows to be closed now.
-        known: object of interest -> place where it was last seen.
+        known: object -> place where it was last seen.
         states: object -> the last state given to it (clean is kept apart from hot and cool).
         refused: commands that did nothing since the last change of place.
     """
@@ -194,7 +194,7 @@ class Memory:
         elif verb == "move":
             name, _, place = rest.partition(" to ")
             self.held = ""
-            self._note(name, place)
+            self.known[name] = place
         elif verb in APPLIANCE:
             self._change(verb, rest.partition(" with ")[0])
 
@@ -210,11 +210,6 @@ class Memory:
         for name in [name for name, where in self.known.items() if where == place]:
             del self.known[name]
         for name in _ITEM.findall(listed):
-            self._note(name, place)
-
-    def _note(self, name: str, place: str) -> None:
-        kind = kind_of(name)
-        if kind == self.goal.object_type or (self.goal.look and kind == self.goal.target_type):
             self.known[name] = place
 
     def _change(self, verb: str, name: str) -> None:
@@ -265,6 +260,20 @@ class SearchingOracle:
             self._last = self._choose(self._memory, info.admissible)
         return self._last
 
+    def known(self) -> dict[str, str]:
+        """Things that it saw, with the place where each was last seen; shown names."""
+        return dict(self._memory.known) if self._memory else {}
+
+    def turn_to(self, goal: ReadGoal) -> None:
+        """Pursue another goal from the next command on, with all that was seen so far.
+
+        Raises:
+            WorldError: the episode's first observation was not seen.
+        """
+        if self._memory is None:
+            raise WorldError("the searching oracle has to see an episode from its first observation on")
+        self._memory.goal = goal
+
     def _choose(self, memory: Memory, admissible: Sequence[str] | None) -> str:
         goal = memory.goal
         if memory.held and kind_of(memory.held) != goal.object_type:
@@ -290,7 +299,9 @@ class SearchingOracle:
         if not places:
             raise WorldError(f"the room has no {memory.goal.target_type}, which the goal names")
         if memory.goal.number == 2:
-            filled = [place for place in places if place in memory.known.values()]
+            kind = memory.goal.object_type
+            holders = {place for name, place in memory.known.items() if kind_of(name) == kind}
+            filled = [place for place in places if place in holders]
             if filled:
                 return filled[0]
         return memory.here if memory.here in places else places[0]
