@@ -5,10 +5,18 @@ from worldwise.hooks.environment import EnvironmentHooks
 from worldwise.hooks.interrupt import InterruptHooks
 from worldwise.hooks.preflight import PreflightHooks
 from worldwise.hooks.progress import ProgressHooks
+from worldwise.hooks.unstored import UnstoredHooks
 from worldwise.tracking.hook import MlflowHooks
 
 # pluggy calls the last one first: parameters are checked before a tracker is opened.
-HOOKS = (MlflowHooks(), ProgressHooks(), InterruptHooks(), EnvironmentHooks(), PreflightHooks())
+HOOKS = (
+    MlflowHooks(),
+    ProgressHooks(),
+    UnstoredHooks(),
+    InterruptHooks(),
+    EnvironmentHooks(),
+    PreflightHooks(),
+)
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)
 
 CONFIG_LOADER_CLASS = WorldwiseConfigLoader

@@ -52,9 +52,14 @@ class FolderDataset(AbstractVersionedDataset[Path, Path]):
         """
         self.check(data)
         try:
-            publish_folder(data, Path(self._get_save_path()))
+            publish_folder(data, self.target())
         except PublishError as error:
             raise FolderError(str(error)) from error
+
+    def target(self) -> Path:
+        """Where the version of this run lies, or will lie."""
+        version = self.resolve_save_version()
+        return Path(self._filepath if version is None else self._get_versioned_path(version))
 
     def check(self, folder: Path) -> None:
         """Raises FolderError where `folder` is not what this dataset holds."""

@@ -18,12 +18,15 @@ class PreflightHooks:
 
     def __init__(self) -> None:
         self._blocks: dict[str, Any] = {}
+        self._data_root = ""
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
         from worldwise.pipelines.parameters import validated
 
         self._blocks = validated(context.config_loader["parameters"])
+        given = context.config_loader.runtime_params.get("data_root")
+        self._data_root = str(given or context.config_loader["globals"]["data_root"])
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: DataCatalog) -> None:
@@ -31,4 +34,4 @@ class PreflightHooks:
         from worldwise.pipelines.storage import check_storage
 
         preflight(self._blocks)
-        check_storage(pipeline, catalog, run_params, self._blocks)
+        check_storage(pipeline, catalog, run_params, self._blocks, self._data_root)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import errno
+import os
+import shlex
 import shutil
 import tempfile
-import uuid
+from contextlib import suppress
 from pathlib import Path
 
+from worldwise.files import flush, part_of
+
 _SCRATCH_PREFIX = "worldwise-scratch-"
+_KEPT_PREFIX = "worldwise-kept-"
 
 
 class PublishError(RuntimeError):
@@ -31,31 +37,71 @@ def is_scratch(folder: Path) -> bool:
     return folder.name.startswith(_SCRATCH_PREFIX) and folder.parent == Path(tempfile.gettempdir())
 
 
+def keep_scratch(folder: Path, target: Path) -> str:
+    """Takes a scratch folder that could not be stored at `target` out of those that go when the process ends.
+
+    Returns:
+        In words where it lies now, and how to put it in place.
+    """
+    # What is removed at the end of the process goes by its name.
+    kept = folder.with_name(_KEPT_PREFIX + folder.name.removeprefix(_SCRATCH_PREFIX))
+    folder.rename(kept)
+    parent, source, place = (shlex.quote(str(path)) for path in (target.parent, kept, target))
+    return f"the finished result is kept in {kept}: once there is room, mkdir -p {parent} && mv {source} {place}"
+
+
 def publish_folder(source: Path, target: Path) -> None:
     """Puts the content of `source` at `target` so that `target` is complete from its first moment on.
 
-    The content is moved or copied to a sibling of `target` and renamed, which a file system does in one
-    step. A scratch folder is used up; any other source stays as it is.
+    A scratch folder is renamed, which a file system does in one step. Any other, and one on another file system,
+    is copied to a hidden sibling of `target` first. A scratch folder is used up; any other source stays as it is.
 
     Raises:
-        PublishError: no such source, the target exists, or the disk refused.
+        PublishError: no such source, the target exists, or the disk refused. A scratch folder is kept then, and the
+            message says where.
     """
     if not source.is_dir():
         raise PublishError(f"{source} is not a folder: nothing to store at {target}")
     if target.exists():
         raise PublishError(f"{target} exists already: a stored version is never overwritten")
-    part = target.parent / f".{target.name}.{uuid.uuid4().hex}.part"
+    part = part_of(target)
+    made = not target.parent.exists()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if is_scratch(source):
-            shutil.move(source, part)
-        else:
+        if not (is_scratch(source) and _renamed(source, target)):
             shutil.copytree(source, part)
-        part.rename(target)
+            flush(part)
+            part.rename(target)
     except OSError as error:
-        raise PublishError(f"cannot store {source} at {target}: {error}") from error
+        kept = f"; {keep_scratch(source, target)}" if is_scratch(source) else ""
+        raise PublishError(f"cannot store {source} at {target}: {_reason(error)}{kept}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        if made:
+            # Only an empty folder goes.
+            with suppress(OSError):
+                target.parent.rmdir()
+    if is_scratch(source):
+        shutil.rmtree(source, ignore_errors=True)
+
+
+def _reason(error: OSError) -> str:
+    """The error in words; `copytree` gathers a list of (source, target, reason), of which the first tells enough."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        return str(error.args[0][0][-1])
+    return str(error)
+
+
+def _renamed(source: Path, target: Path) -> bool:
+    """Renames a folder; False where the target is on another file system."""
+    flush(source)
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        return False
+    return True
 
 
 def folder_size(folder: Path) -> int:
@@ -63,17 +109,31 @@ def folder_size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def require_free_space(folder: Path, needed: int, purpose: str) -> None:
+def nearest(folder: Path) -> Path:
+    """`folder`, or the first of the folders above it that is there (a file or a dead link included)."""
+    return next((path for path in (folder, *folder.parents) if os.path.lexists(path)), folder)
+
+
+def refusal(folder: Path) -> str | None:
+    """Why nothing can be written into `folder`, which need not be there yet; None where it can."""
+    existing = nearest(folder)
+    if not existing.is_dir():
+        return f"{existing} is there and is not a folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"{existing} cannot be written by this user"
+    return None
+
+
+def require_free_space(folder: Path, needed: int, purpose: str, remedy: str) -> None:
     """Checks that the disk that holds (or will hold) `folder` has `needed` bytes left.
 
     Raises:
-        PublishError: it has not; the message says what was needed, what there is and what to do.
+        PublishError: it has not; the message says what was needed, what there is and, with `remedy`, what to do.
     """
-    existing = next(path for path in [folder, *folder.parents] if path.exists())
+    existing = nearest(folder)
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise PublishError(
             f"{purpose} needs about {needed / 2**20:,.0f} MiB in {existing}, the disk has {free / 2**20:,.0f} MiB "
-            "left: free some, delete old versions below data/, or point data_root to another disk "
-            "(--params=data_root=/another/folder)"
+            f"left: {remedy}"
         )

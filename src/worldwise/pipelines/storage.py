@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from kedro.io import AbstractVersionedDataset, DataCatalog
 from kedro.pipeline import Pipeline
 
-from worldwise.datasets.checkpoint import CheckpointDataset
-from worldwise.datasets.episodes import EpisodesDataset
 from worldwise.datasets.optional import OptionalEpisodesDataset, OptionalJSONDataset
-from worldwise.generation.models import EMBEDDED, ModelConfig, resolve_model
-from worldwise.ledger.publish import PublishError, folder_size, require_free_space
 from worldwise.pipelines.errors import InputError
+from worldwise.pipelines.room import OTHER_DATA_ROOT, check_room
 
 MAY_BE_ABSENT = (OptionalJSONDataset, OptionalEpisodesDataset)
 
@@ -37,41 +33,36 @@ MADE_BY = {
 }
 """Dataset -> the pipeline that makes it, for messages."""
 
-BYTES_PER_EPISODE = 40_000
-"""A stored episode of some 20 turns, compressed, rounded up."""
-
 
 def check_storage(
-    pipeline: Pipeline, catalog: DataCatalog, run_params: Mapping[str, Any], blocks: Mapping[str, Any]
+    pipeline: Pipeline,
+    catalog: DataCatalog,
+    run_params: Mapping[str, Any],
+    blocks: Mapping[str, Any],
+    data_root: str,
 ) -> None:
-    """Checks the stored inputs of a run, the versions it names, and the room on the disk.
+    """Checks the stored inputs of a run, the versions it names, the folders it writes to and the room in them.
 
     Args:
         pipeline: what will run.
         catalog: where it reads and writes.
         run_params: as Kedro hands them to `before_pipeline_run`.
         blocks: validated parameters.
+        data_root: the parameter as it was given.
 
     Raises:
         InputError: all findings.
     """
+    if "://" in data_root:
+        raise InputError(
+            f"parameter data_root is {data_root!r}: results are stored in folders of this machine, so {OTHER_DATA_ROOT}"
+        )
     findings = list(_versions(catalog, run_params))
     if not run_params.get("only_missing_outputs"):
         findings += _inputs(pipeline, catalog)
-    findings += _room(pipeline, catalog, blocks)
+    findings += check_room(pipeline, catalog, blocks, data_root)
     if findings:
         raise InputError(*findings)
-
-
-def bytes_needed(pipeline: Pipeline, catalog: DataCatalog, blocks: Mapping[str, Any]) -> int:
-    """A rough size of everything that a run will store."""
-    outputs = [catalog.get(name) for name in sorted(pipeline.all_outputs())]
-    checkpoints = sum(isinstance(dataset, CheckpointDataset) for dataset in outputs)
-    played = sum(isinstance(dataset, EpisodesDataset) for dataset in outputs)
-    collect, policy = blocks["collect"], blocks["policy"]
-    episodes = max(collect.tasks * collect.episodes_per_task, policy.tasks_per_iteration * policy.group_size)
-    stored: int = checkpoints * _model_size(blocks["model"]) + played * episodes * BYTES_PER_EPISODE
-    return stored
 
 
 def _versions(catalog: DataCatalog, run_params: Mapping[str, Any]) -> Iterator[str]:
@@ -96,24 +87,3 @@ def _inputs(pipeline: Pipeline, catalog: DataCatalog) -> Iterator[str]:
             maker = MADE_BY.get(name)
             first = f"run `kedro run --pipelines={maker}` first" if maker else "run the pipeline that makes it first"
             yield f"the dataset {name} has no stored version, and this run does not make it: {first}"
-
-
-def _room(pipeline: Pipeline, catalog: DataCatalog, blocks: Mapping[str, Any]) -> Iterator[str]:
-    folders = [
-        Path(dataset._filepath)
-        for name in sorted(pipeline.all_outputs())
-        if isinstance(dataset := catalog.get(name), AbstractVersionedDataset)
-    ]
-    if folders:
-        try:
-            require_free_space(folders[0], bytes_needed(pipeline, catalog, blocks), "this run")
-        except PublishError as error:
-            yield str(error)
-
-
-def _model_size(model: ModelConfig) -> int:
-    """Bytes of the model's folder where it is at hand; 0 where it would have to be fetched."""
-    named = Path(model.name).expanduser()
-    if model.name == EMBEDDED or named.is_dir():
-        return folder_size(resolve_model(model))
-    return 0
