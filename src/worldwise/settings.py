@@ -6,6 +6,7 @@ from worldwise.hooks.interrupt import InterruptHooks
 from worldwise.hooks.preflight import PreflightHooks
 from worldwise.hooks.progress import ProgressHooks
 from worldwise.hooks.unstored import UnstoredHooks
+from worldwise.hooks.versions import VersionHooks
 from worldwise.tracking.hook import MlflowHooks
 
 # pluggy calls the last one first: parameters are checked before a tracker is opened.
@@ -15,6 +16,7 @@ HOOKS = (
     UnstoredHooks(),
     InterruptHooks(),
     EnvironmentHooks(),
+    VersionHooks(),
     PreflightHooks(),
 )
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)

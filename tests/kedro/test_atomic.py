@@ -15,10 +15,13 @@ import pytest
 from kedro.io import AbstractVersionedDataset, DatasetError
 from kedro.io.core import Version
 
+from worldwise.cli.run import StoppedError, explained
 from worldwise.datasets.atomic import FigureDataset, JSONDataset, ParquetDataset, StoreError, TextDataset
 from worldwise.datasets.optional import OptionalJSONDataset
 from worldwise.datasets.transitions import TransitionsDataset
 from worldwise.files import whole_file
+from worldwise.tracking.hook import status_of
+from worldwise.tracking.interruption import RunInterrupted
 
 VERSION = "2026-01-01T00.00.00.000Z"
 
@@ -91,6 +94,25 @@ def test_a_stop_leaves_nothing_and_what_was_there_stays(tmp_path: Path, stop: ty
             write(name)
     assert [path.name for path in tmp_path.iterdir()] == ["old.txt"]
     assert (tmp_path / "old.txt").read_text() == "old"
+
+
+def test_a_stop_while_storing_or_loading_is_told_as_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise RunInterrupted("stopped by SIGINT")
+
+    dataset = _dataset(JSONDataset, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(json, "dump", stopped)
+        with pytest.raises(DatasetError) as caught:
+            dataset.save({"rows": []})
+    assert status_of(caught.value) == "KILLED"
+    assert isinstance(explained(caught.value), StoppedError)
+    dataset.save({"rows": []})
+    monkeypatch.setattr(json, "load", stopped)
+    with pytest.raises(DatasetError, match=r"stopped by SIGINT") as caught:
+        dataset.load()
+    assert "damaged" not in str(caught.value)
+    assert status_of(caught.value) == "KILLED"
 
 
 def test_a_process_that_is_killed_leaves_no_version(tmp_path: Path) -> None:

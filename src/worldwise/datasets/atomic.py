@@ -12,6 +12,7 @@ from kedro.io.core import AbstractVersionedDataset, DatasetError, VersionNotFoun
 from kedro_datasets import json, pandas, plotly, text
 
 from worldwise.files import whole_file
+from worldwise.tracking.interruption import RunInterrupted
 
 if TYPE_CHECKING:
     _Dataset = AbstractVersionedDataset[Any, Any]
@@ -42,7 +43,7 @@ class AtomicFile(_Dataset):
             raise
         except DatasetError as error:
             raise StoreError(
-                f"{self._get_load_path()} cannot be read ({error.__cause__ or error}): if it is damaged, delete this "
+                f"{self._get_load_path()} cannot be read ({_reason(error)}): if it is damaged, delete this "
                 "version and run the node that makes it again"
             ) from error
 
@@ -57,7 +58,7 @@ class AtomicFile(_Dataset):
             with whole_file(target) as part:
                 self.write(data, part)
         except (OSError, DatasetError) as error:
-            reason = error.__cause__ or error if isinstance(error, DatasetError) else error
+            reason = _reason(error)
             fix = (
                 "; free some space, or point data_root to another disk (--params=data_root=/another/folder)"
                 if isinstance(reason, OSError)
@@ -69,6 +70,18 @@ class AtomicFile(_Dataset):
         """Writes `data` to `path`, as the dataset behind this class does."""
         beside = self._copy(_version=None, _filepath=PurePosixPath(path))
         super(AtomicFile, beside).save(data)  # type: ignore[misc]
+
+
+def _reason(error: Exception) -> BaseException:
+    """What stands behind an error that Kedro has wrapped.
+
+    Raises:
+        RunInterrupted: it is a stop, which is nothing of the file.
+    """
+    reason = error.__cause__ if isinstance(error, DatasetError) and error.__cause__ is not None else error
+    if isinstance(reason, RunInterrupted):
+        raise reason
+    return reason
 
 
 class JSONDataset(AtomicFile, json.JSONDataset):  # type: ignore[misc]

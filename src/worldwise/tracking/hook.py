@@ -15,7 +15,6 @@ from typing import Any
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.io import AbstractVersionedDataset, DataCatalog
-from kedro.io.core import VersionNotFoundError
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
@@ -137,9 +136,10 @@ class MlflowHooks:
             run.store.metrics(run.parent, numbers(dataset_name, data), 0)
 
     @hook_impl
-    def after_dataset_loaded(self, dataset_name: str) -> None:
+    def after_dataset_loaded(self, dataset_name: str, data: Any) -> None:
         run = self._run
-        if run is not None and run.parent is not None and not dataset_name.startswith(_PARAMETER):
+        # An optional dataset of which nothing is stored loads as None.
+        if run is not None and run.parent is not None and data is not None and not dataset_name.startswith(_PARAMETER):
             self._tag_version(run, dataset_name, saved=False)
 
     @hook_impl
@@ -153,10 +153,7 @@ class MlflowHooks:
     def _tag_version(self, run: _Run, name: str, *, saved: bool) -> None:
         dataset = run.catalog.get(name)
         if run.parent is not None and isinstance(dataset, AbstractVersionedDataset):
-            try:
-                version = dataset.resolve_save_version() if saved else dataset.resolve_load_version()
-            except VersionNotFoundError:  # an optional dataset of which nothing is stored
-                return
+            version = dataset.resolve_save_version() if saved else dataset.resolve_load_version()
             if version is not None:
                 run.store.tags(run.parent, {f"dataset.{name}": version})
 
@@ -173,5 +170,13 @@ class MlflowHooks:
 
 
 def status_of(error: Exception) -> Status:
-    """KILLED for an interruption by the user or the system, FAILED for anything else."""
-    return "KILLED" if isinstance(error, RunInterrupted) else "FAILED"
+    """KILLED for an interruption by the user or the system, FAILED for anything else.
+
+    Kedro wraps what happens while it loads and saves.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, RunInterrupted):
+            return "KILLED"
+        cause = cause.__cause__
+    return "FAILED"
