@@ -8,8 +8,10 @@ For every seed, in a data root of its own (`<root>/seed_<n>`):
 2. `kedro run --pipeline=rl_only --only-missing-outputs`: the same policy RL from the base model, on the same tasks;
 3. with `--official`, `kedro run --env=official --pipelines=evaluation`: the stored models on ALFWorld's own games.
 
-A step that has ended is not run again, so the benchmark can be stopped and started. Wall seconds, CPU seconds of all
-processes and the largest proportional memory (PSS) of the process tree are kept in `<root>/costs.json`.
+The first step of all seeds comes first, then the second of all. A step that has ended is not run again, so the
+benchmark can be stopped and started, and the report is written after every step with what there is by then. Wall
+seconds, CPU seconds of all processes and the largest proportional memory (PSS) of the process tree are kept in
+`<root>/costs.json`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import psutil
 from worldwise.reports.results import ordered
 from worldwise.reports.summary import markdown_table
 from worldwise.stages.acting_scores import ActingReport, ActingScore
-from worldwise.stages.intervals import Proportion, pooled
+from worldwise.stages.intervals import Proportion, difference_interval, pooled
 from worldwise.stages.world_model_scores import WorldModelReport
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -117,6 +119,23 @@ def success_rows(seed: int, found: Evaluations) -> list[list[str]]:
     return rows
 
 
+def difference_rows(seed: int, found: Evaluations) -> list[list[str]]:
+    """Every trained model against the base, all games of a temperature taken together."""
+    rows = []
+    for name in found:
+        if name == "base":
+            continue
+        for temperature in sorted(found[name]["acting"]["scores"][SPLITS[0]]):
+            base, own = (
+                pooled(score(found[model], split, temperature).success for split in SPLITS) for model in ("base", name)
+            )
+            low, high = difference_interval(base, own)
+            outside = "yes" if own.low > base.high or own.high < base.low else "no"
+            gap = f"{100 * (own.share - base.share):+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+            rows.append([str(seed), name, temperature, gap, outside])
+    return rows
+
+
 def world_model_rows(seed: int, found: Evaluations) -> list[list[str]]:
     """One row per model."""
     rows = []
@@ -126,13 +145,13 @@ def world_model_rows(seed: int, found: Evaluations) -> list[list[str]]:
     return rows
 
 
-def games_folder(root: Path, official: bool) -> str:
-    """Name of the folder under 08_reporting that holds results on generated or on official games."""
+def games_folder(root: Path, official: bool) -> str | None:
+    """Name of the folder under 08_reporting that holds results on generated or on official games; None without any."""
     names = sorted(path.parent.name for path in (root / "08_reporting").glob("*/base_evaluation.json"))
     wanted = [name for name in names if ("official" in name) == official]
-    if len(wanted) != 1:
+    if len(wanted) > 1:
         raise SystemExit(f"{root}/08_reporting holds evaluations in {names}: expected one with official={official}")
-    return wanted[0]
+    return wanted[0] if wanted else None
 
 
 def report(seeds: Sequence[int], root: Path, official: bool, costs: dict[str, dict[str, float]]) -> str:
@@ -147,13 +166,17 @@ def report(seeds: Sequence[int], root: Path, official: bool, costs: dict[str, di
     ]
     header = ["Seed", "Model", "T", "All games", *SPLITS]
     for title, own in (("Generated games", False), *((("Official games", True),) if official else ())):
-        rows, known = [], []
+        rows, gaps, known = [], [], []
         for seed in seeds:
             place = root / f"seed_{seed}"
-            found = evaluations(place, games_folder(place, own))
+            games = games_folder(place, own)
+            found = evaluations(place, games) if games else {}
             rows += success_rows(seed, found)
+            gaps += difference_rows(seed, found)
             known += world_model_rows(seed, found)
         parts.append(f"## {title}\n\nSuccess, with Wilson's 95 % interval.\n\n{markdown_table((header, rows))}\n")
+        columns = ["Seed", "Model", "T", "Points against the base", "Intervals apart"]
+        parts.append(f"Difference, with Newcombe's 95 % interval.\n\n{markdown_table((columns, gaps))}\n")
         columns = ["Seed", "Model", "Similarity", "Exact", "With tags"]
         parts.append(f"World model, on held-out transitions.\n\n{markdown_table((columns, known))}\n")
     rows = [[key, f"{v['wall'] / 60:.1f}", f"{v['cpu'] / 60:.1f}", f"{v['gigabytes']:.1f}"] for key, v in costs.items()]
@@ -181,17 +204,18 @@ def main() -> None:
     root.mkdir(parents=True, exist_ok=True)
     kept = root / "costs.json"
     costs: dict[str, dict[str, float]] = json.loads(kept.read_text()) if kept.exists() else {}
-    for seed in arguments.seeds:
-        place = root / f"seed_{seed}"
-        place.mkdir(exist_ok=True)
-        for name, options in steps(arguments.official).items():
+    text = report(arguments.seeds, root, arguments.official, costs)
+    for name, options in steps(arguments.official).items():
+        for seed in arguments.seeds:
+            place = root / f"seed_{seed}"
+            place.mkdir(exist_ok=True)
             if f"{seed}/{name}" not in costs:
                 costs[f"{seed}/{name}"] = run_step(options, seed, place, arguments.env)
                 kept.write_text(json.dumps(costs, indent=1))
-    text = report(arguments.seeds, root, arguments.official, costs)
+            text = report(arguments.seeds, root, arguments.official, costs)
+            if arguments.out:
+                arguments.out.write_text(text)
     print(text)
-    if arguments.out:
-        arguments.out.write_text(text)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from worldwise.stages.acting_scores import ActingScore
+from worldwise.stages.intervals import counted
+
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
@@ -34,7 +37,7 @@ def benchmark() -> Iterator[Any]:
     sys.path.insert(0, str(BENCHMARKS))
     yield load
     sys.path.remove(str(BENCHMARKS))
-    for name in ("common", "iteration"):
+    for name in ("common", "iteration", "main_job"):
         if name not in before:
             sys.modules.pop(name, None)
 
@@ -80,6 +83,29 @@ def test_a_failing_function_ends_its_part(benchmark: Any) -> None:
     with pytest.raises(ValueError, match="no"):
         Work().fail()
     assert clock.take() == {"nothing": (2.0, 0.0), "work": (1.0, 0.0)}
+
+
+def test_the_main_job_reports_what_there_is(benchmark: Any, tmp_path: Path) -> None:
+    main_job = benchmark("main_job")
+
+    def score(successes: int) -> dict[str, Any]:
+        names = [name for name, field in ActingScore.model_fields.items() if field.annotation is float]
+        numbers = dict.fromkeys(names, 0.0)
+        success = counted(successes, 100)
+        return ActingScore(
+            success=success, success_by_type={}, terminations={}, invalid_episodes=0, **numbers
+        ).model_dump()
+
+    def evaluation(successes: int) -> dict[str, Any]:
+        scores = {split: {"0": score(successes)} for split in main_job.SPLITS}
+        return {"acting": {"model": "x", "restricted": False, "scores": scores}}
+
+    rows = main_job.difference_rows(3, {"base": evaluation(20), "policy": evaluation(50)})
+    assert rows == [["3", "policy", "0", rows[0][3], "yes"]]
+    assert rows[0][3].startswith("+30.0 [+20")
+    assert main_job.difference_rows(3, {"base": evaluation(20), "rwml": evaluation(22)})[0][4] == "no"
+    assert main_job.games_folder(tmp_path, official=True) is None
+    assert "# The main job over seeds" in main_job.report([0, 1], tmp_path, True, {})
 
 
 def test_reports_name_machine_and_commit(
