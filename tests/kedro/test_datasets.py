@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from worldwise.datasets.checkpoint import CheckpointDataset
 from worldwise.datasets.episodes import EpisodesDataset
+from worldwise.datasets.optional import OptionalEpisodesDataset
 from worldwise.ledger.publish import scratch_folder
 
 
@@ -53,7 +54,7 @@ def test_an_incomplete_model_folder_is_refused_by_name(tmp_path: Path, lost: str
     source = _checkpoint(tmp_path / "source")
     (source / lost).unlink()
     dataset = _dataset(tmp_path, save="2026-01-01T00.00.00.000Z")
-    with pytest.raises(DatasetError, match=f"lacks .*{named}"):
+    with pytest.raises(DatasetError, match=f"has no .*{named}.*delete it and run the node"):
         dataset.save(source)
     assert not dataset.exists()
 
@@ -63,7 +64,9 @@ def test_weights_that_are_cut_short_are_named(tmp_path: Path) -> None:
     dataset.save(_checkpoint(tmp_path / "source"))
     weights = dataset.load() / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    with pytest.raises(DatasetError, match=r"model.safetensors cannot be read .*delete this version"):
+    with pytest.raises(
+        DatasetError, match=r"model\.safetensors .* is cut short .*delete it and run the node that makes it again"
+    ):
         dataset.load()
 
 
@@ -101,7 +104,17 @@ def test_episodes_are_shards(tmp_path: Path) -> None:
         "shards": {"part-0.parquet": 3, "part-1.parquet": 2},
         "columns": ["episode_id"],
     }
-    (stored,) = [dataset.load() / "part-1.parquet"]
+    stored = dataset.load() / "part-1.parquet"
     stored.write_bytes(stored.read_bytes()[:-9])
-    with pytest.raises(DatasetError, match=r"part-1.parquet cannot be read .*run the node that makes it again"):
+    with pytest.raises(DatasetError, match=r"part-1\.parquet cannot be read .*run the node that makes it again"):
         dataset.load()
+
+
+def test_episodes_that_are_not_stored_are_shown_as_such(tmp_path: Path) -> None:
+    dataset = OptionalEpisodesDataset(filepath=(tmp_path / "episodes").as_posix(), version=Version(None, "1"))
+    assert dataset.load() is None
+    assert json.loads(dataset.preview()) == "nothing is stored yet"
+    shards = scratch_folder("episodes")
+    pyarrow.parquet.write_table(pyarrow.table({"episode_id": ["a"]}), shards / "part-0.parquet")
+    dataset.save(shards)
+    assert json.loads(dataset.preview())["rows"] == 1

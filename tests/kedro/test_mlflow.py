@@ -25,6 +25,7 @@ from worldwise.hooks.progress import ProgressHooks
 from worldwise.tracking.config import MlflowConfig
 from worldwise.tracking.flatten import flatten, numbers
 from worldwise.tracking.hook import MlflowHooks
+from worldwise.tracking.hook import _Run as _Tracked
 from worldwise.tracking.interruption import RunInterrupted, interruptible
 from worldwise.tracking.listeners import reporter
 
@@ -184,3 +185,19 @@ def test_flat_names() -> None:
     assert numbers("m", {"by type": {"x=1": 2, "flag": True, "gone": float("inf"), "text": "t"}}) == {
         "m.by type.x_1": 2.0
     }
+
+
+def test_what_is_not_stored_gets_no_version(tmp_path: Path) -> None:
+    told: list[Any] = []
+    hooks = MlflowHooks()
+    kind = {"type": "worldwise.datasets.optional.OptionalJSONDataset", "versioned": True}
+    catalog = DataCatalog.from_config(
+        {name: {**kind, "filepath": (tmp_path / f"{name}.json").as_posix()} for name in ("absent", "stored")},
+        save_version=VERSION,
+    )
+    catalog.save("stored", {"rows": []})
+    store: Any = SimpleNamespace(tags=lambda run, tags: told.append(tags))
+    hooks._run = _Tracked(store, "toy", {}, {}, catalog, parent="parent")
+    for name in ("absent", "stored"):
+        hooks.after_dataset_loaded(dataset_name=name, data=catalog.load(name))
+    assert told == [{"dataset.stored": VERSION}]

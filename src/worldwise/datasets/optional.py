@@ -10,6 +10,8 @@ from kedro_datasets._typing import JSONPreview
 from worldwise.datasets.atomic import JSONDataset
 from worldwise.datasets.episodes import EpisodesDataset
 
+_ABSENT = '"nothing is stored yet"'
+
 
 class OptionalJSONDataset(JSONDataset):
     """A JSON file; loading gives None while nothing is stored."""
@@ -19,7 +21,7 @@ class OptionalJSONDataset(JSONDataset):
 
     def preview(self) -> JSONPreview:
         """What kedro-viz shows; it goes by the name of the return type."""
-        return super().preview() if self.exists() else JSONPreview('"nothing is stored yet"')
+        return super().preview() if self.exists() else JSONPreview(_ABSENT)
 
 
 class OptionalEpisodesDataset(EpisodesDataset):
@@ -27,3 +29,7 @@ class OptionalEpisodesDataset(EpisodesDataset):
 
     def load(self) -> Path | None:  # type: ignore[override]
         return super().load() if self.exists() else None
+
+    def preview(self) -> JSONPreview:
+        """What kedro-viz shows; it goes by the name of the return type."""
+        return super().preview() if self.exists() else JSONPreview(_ABSENT)
