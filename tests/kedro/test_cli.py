@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,13 +10,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from kedro.config import OmegaConfigLoader
 from kedro.framework.startup import bootstrap_project
 
-from worldwise.cli.doctor import weight_count
+from worldwise.cli.doctor import training_bytes, weight_count
 from worldwise.cli.run import _known_names
 from worldwise.cli.worldwise import worldwise
+from worldwise.generation.models import save_model
+from worldwise.generation.tiny import Architecture, tiny_model, tiny_tokenizer
+from worldwise.pipelines.parameters import validated
 
 Invoke = Callable[..., Result]
+Loader = Callable[..., OmegaConfigLoader]
 
 
 @pytest.fixture
@@ -58,7 +64,6 @@ def test_check_world(invoke: Invoke) -> None:
     assert result.exit_code == 0, result.output
     assert "oracle solves 100%" in result.output
     assert "every rule of the contract holds" in result.output
-    assert "is not known" in invoke("check-world", "--params=world=chess").output
 
 
 @pytest.mark.parametrize("who", ["oracle", "random"])
@@ -78,10 +83,76 @@ def test_play_a_model(invoke: Invoke, tiny_folder: Path) -> None:
         assert result.output.count("\n> ") == 8
 
 
+def test_play_a_stored_model(invoke: Invoke, tiny_folder: Path, tmp_path: Path) -> None:
+    version = "2026-01-01T00.00.00.000Z"
+    shutil.copytree(tiny_folder, tmp_path / "06_models/household/base_model" / version / "base_model")
+    params = f"--params=data_root={tmp_path.as_posix()},agent.restrict_to_admissible=true"
+    result = invoke("play", "--env=test", "--who=base_model", params)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("\n> ") == 8
+    assert "stored here: base_model)" in said(invoke("play", "--env=test", "--who=policy_model", params))
+
+
+def said(result: Result) -> str:
+    """The message of wrong usage, without line breaks."""
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "who", ["tasks", "parameters", "params:seed", "base_evaluation", "no_such_model", "", "/no/such"]
+)
+def test_play_refuses_whoever_is_no_player(invoke: Invoke, tmp_path: Path, who: str) -> None:
+    (tmp_path / "02_intermediate/household").mkdir(parents=True)
+    result = invoke("play", "--env=test", f"--who={who}", f"--params=data_root={tmp_path.as_posix()}")
+    assert f"{who!r} is not known: use oracle, random, model (the configured one), an existing model" in said(result)
+
+
 def test_play_names_what_is_not_stored(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("play", "--env=test", "--who=policy_model", f"--params=data_root={tmp_path.as_posix()}")
-    assert result.exit_code == 2
-    assert "neither oracle, random, model, a folder, nor a stored model" in result.output
+    assert f"'policy_model' is a model that is not stored in {tmp_path}" in said(result)
+
+
+def test_play_names_a_broken_model(invoke: Invoke, tiny_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "broken")
+    (tmp_path / "broken" / "tokenizer.json").unlink()
+    result = invoke("play", "--env=test", f"--who={tmp_path.as_posix()}/broken")
+    assert result.exit_code == 1
+    assert "has no tokenizer" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("play --split=odd", "'odd' is no split of household: use one of train, valid_seen, valid_unseen"),
+        ("play --game=1000000", "1000000 is too high, valid_seen has 1000 games: use 0 to 999"),
+        ("play --game=x", "'x' is not a valid integer"),
+        ("play --temperature=nan", "nan is not in the range"),
+        ("play --temperature=-1", "-1.0 is not in the range"),
+        ("play --params=seed=-1", "parameter seed is -1"),
+        ("play --params=seed=${no_such}", "the configuration or --params cannot be read: Interpolation key"),
+        ("play --params=seed", "must contain a key and a value"),
+        ("play --env=odd", "'odd' is no folder in"),
+        ("check-world --split=odd", "'odd' is no split of household: use one of train, valid_seen, valid_unseen"),
+        ("check-world --episodes=0", "0 is not in the range"),
+        ("check-world --episodes=1000000", "1000000 is more than the 100000 tasks of train"),
+        (
+            "check-world --params=world=chess",
+            "parameter world.name is 'chess', which is not known: use one of household",
+        ),
+        ("check-world --params=odd=1", "parameter odd is not known"),
+        ("check-world --env=odd", "use one of base, gpu"),
+        ("doctor --env=odd", "'odd' is no folder in"),
+        ("doctor --params=odd=1", "parameter odd is not known"),
+        ("data odd", "No such command 'odd'"),
+        ("odd", "No such command 'odd'"),
+    ],
+)
+def test_nonsense_gets_a_plain_message(invoke: Invoke, arguments: str, message: str) -> None:
+    command, *options = arguments.split()
+    env = [] if command in ("data", "odd") or "--env=odd" in options else ["--env=test"]
+    assert message in said(invoke(command, *env, *options))
 
 
 def test_doctor_is_content_with_a_ready_machine(invoke: Invoke, tiny_folder: Path) -> None:
@@ -100,6 +171,40 @@ def test_doctor_finds_what_would_stop_a_run(invoke: Invoke, tiny_folder: Path) -
     assert result.exit_code == 1
     assert "collect.tasks is 999" in result.output
     assert "lower policy.learner.micro_batch_tokens" in result.output
+
+
+def test_doctor_looks_where_results_go(invoke: Invoke, tiny_folder: Path, tmp_path: Path) -> None:
+    model = f"model.name={tiny_folder.as_posix()}"
+    result = invoke("doctor", "--env=test", f"--params={model},data_root={tmp_path.as_posix()}/new/root")
+    assert f"free for data_root {tmp_path}/new/root" in result.output
+    assert "ready to run" in result.output
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").touch()
+    result = invoke("doctor", "--env=test", f"--params={model},data_root={tmp_path.as_posix()}/file/root")
+    assert result.exit_code == 1
+    assert f"data_root {tmp_path}/file/root cannot be written to" in result.output
+    assert "1 problem: a run would not get through" in result.output
+
+
+def test_doctor_names_model_encoder_and_adapter_once(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    from worldwise.training import adapters
+
+    monkeypatch.setattr(adapters, "PACKAGE", "peft_that_is_absent")
+    wrong = "model.name=/no/model,encoder.name=/no/encoder,policy.learner.adapter.rank=4"
+    result = invoke("doctor", "--env=test", f"--params={wrong}")
+    assert result.exit_code == 1
+    lines = [line for line in result.output.splitlines() if line.startswith("problem")]
+    assert [line.split()[1] for line in lines] == ["model", "encoder", "parameters"]
+    assert "policy.learner.adapter is given" in lines[2]
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
+def test_an_adapter_needs_less_memory(loader: Loader, tmp_path: Path, architecture: Architecture) -> None:
+    save_model(tiny_model(architecture), tiny_tokenizer(), tmp_path)
+    adapted = validated(loader("test", policy={"learner": {"adapter": {"rank": 4}}})["parameters"])
+    needs = training_bytes(tmp_path, adapted)
+    assert needs["rwml.learner"] - needs["policy.learner"] == 12 * weight_count(tmp_path)
+    assert not any(path.startswith("base_model") for path in needs)
 
 
 def test_weights_are_counted_without_loading_them(tiny_folder: Path) -> None:

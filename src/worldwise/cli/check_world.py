@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from kedro.framework.startup import ProjectMetadata
 
-from worldwise.cli.options import blocks, configured, short_errors
+from worldwise.cli.options import blocks, check_split, configured, family, short_errors
+
+if TYPE_CHECKING:
+    from worldwise.worlds.contract import WorldFamily
 
 
 @click.command()
@@ -17,13 +20,18 @@ from worldwise.cli.options import blocks, configured, short_errors
 @click.pass_obj
 def check_world(metadata: ProjectMetadata, /, split: str, episodes: int, env: str, params: dict[str, Any]) -> None:
     """Play the configured world and name every rule of the contract that it breaks."""
-    world = blocks(metadata, env, params)["world"]
+    world = family(blocks(metadata, env, params))
+    check_split(world, split)
 
     from worldwise.worlds.checker import check_world as check
-    from worldwise.worlds.registry import make_family
 
+    there = _tasks(world, split)
+    if there is not None and episodes > there:
+        raise click.BadParameter(
+            f"{episodes} is more than the {there} tasks of {split}: give at most that", param_hint="--episodes"
+        )
     with short_errors():
-        report = check(make_family(world.name, world), split, episodes)
+        report = check(world, split, episodes)
     click.echo(
         f"{report.world}, {report.split}: {report.episodes} tasks, oracle solves {report.oracle_success:.0%} in "
         f"{report.oracle_turns:.1f} turns, random play {report.random_success:.0%}"
@@ -33,3 +41,11 @@ def check_world(metadata: ProjectMetadata, /, split: str, episodes: int, env: st
     if not report.ok:
         raise click.exceptions.Exit(1)
     click.echo("every rule of the contract holds")
+
+
+def _tasks(world: WorldFamily, split: str) -> int | None:
+    """How many tasks there are; None where the world cannot say, which its rules will name."""
+    try:
+        return len(world.tasks(split))
+    except Exception:
+        return None

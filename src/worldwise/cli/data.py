@@ -24,6 +24,8 @@ def alfworld(folder: Path | None) -> None:
     from worldwise.worlds.household.verify import how_to_obtain, verify_official
 
     if OfficialGames.found(folder) is None:
+        if folder is not None:
+            click.echo(f"there are no official games in {folder}\n")
         click.echo(how_to_obtain())
         raise click.exceptions.Exit(1)
     with short_errors():

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from kedro.config import AbstractConfigLoader
 from kedro.framework.cli.utils import _split_params, env_option
 from kedro.framework.startup import ProjectMetadata
 
 from worldwise.cli.run import ShortError, explained
+
+if TYPE_CHECKING:
+    from worldwise.worlds.contract import WorldFamily
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -24,24 +28,78 @@ def configured(command: Command) -> Command:
     return both
 
 
+class RefusedError(ShortError):
+    """What the command was given is wrong; leaves with the status of wrong usage."""
+
+    exit_code = 2
+
+
 def blocks(metadata: ProjectMetadata, env: str | None, params: dict[str, Any]) -> dict[str, Any]:
     """The validated parameter blocks of the project.
 
     Raises:
-        ShortError: they are not valid.
+        RefusedError: they are not valid.
+        BadParameter: there is no such environment.
     """
-    from kedro.framework.project import settings
+    from omegaconf.errors import OmegaConfBaseException
 
+    from worldwise.pipelines.errors import InputError
     from worldwise.pipelines.parameters import validated
 
-    loader = settings.CONFIG_LOADER_CLASS(
-        conf_source=str(Path(metadata.project_path) / settings.CONF_SOURCE),
-        env=env,
-        runtime_params=params,
-        **settings.CONFIG_LOADER_ARGS,
-    )
+    try:
+        return validated(_loader(metadata, env, params)["parameters"])
+    except InputError as error:
+        raise RefusedError(str(error)) from error
+    except OmegaConfBaseException as error:
+        raise RefusedError(f"the configuration or --params cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def data_root(metadata: ProjectMetadata, env: str | None, params: dict[str, Any]) -> Path:
+    """The folder that everything is stored in."""
+    given = params.get("data_root") or _loader(metadata, env, params)["globals"]["data_root"]
+    return Path(metadata.project_path) / str(given)
+
+
+def family(values: dict[str, Any]) -> WorldFamily:
+    """The configured world.
+
+    Raises:
+        RefusedError: unknown name.
+        ShortError: it cannot be built, because its data are not there.
+    """
+    from worldwise.worlds.registry import BUILDERS, make_family
+
+    world = values["world"]
+    if world.name not in BUILDERS:
+        known = ", ".join(sorted(BUILDERS))
+        raise RefusedError(f"parameter world.name is {world.name!r}, which is not known: use one of {known}")
     with short_errors():
-        return validated(loader["parameters"])
+        return make_family(world.name, world)
+
+
+def check_split(world: WorldFamily, split: str) -> None:
+    """Refuses a split that a world does not have.
+
+    Raises:
+        BadParameter: so it is.
+    """
+    if split not in world.splits:
+        raise click.BadParameter(
+            f"{split!r} is no split of {world.name}: use one of {', '.join(world.splits)}", param_hint="--split"
+        )
+
+
+def _loader(metadata: ProjectMetadata, env: str | None, params: dict[str, Any]) -> AbstractConfigLoader:
+    from kedro.framework.project import settings
+
+    source = Path(metadata.project_path) / settings.CONF_SOURCE
+    if env and not (source / env).is_dir():
+        known = sorted(path.name for path in source.iterdir() if path.is_dir())
+        raise click.BadParameter(f"{env!r} is no folder in {source}: use one of {', '.join(known)}", param_hint="--env")
+    loader: AbstractConfigLoader = settings.CONFIG_LOADER_CLASS(
+        conf_source=str(source), env=env, runtime_params=params, **settings.CONFIG_LOADER_ARGS
+    )
+    return loader
 
 
 class short_errors:
