@@ -40,10 +40,10 @@ def check(loader: Loader) -> Check:
         ({"policy": {"iterations": "many"}}, "parameter policy.iterations is 'many': input should be a valid integer"),
         ({"policy": {"iterations": -1}}, "parameter policy.iterations is -1: input should be greater than"),
         ({"policy": {"max_minutes": -5}}, "parameter policy.max_minutes is -5: input should be greater than 0"),
-        ({"policy": {"group_size": 1}}, "parameter policy: group_size is 1: .* give at least 2"),
-        ({"rwml": {"group_size": 1}}, "parameter rwml: group_size is 1: .* give at least 2"),
-        ({"rwml": {"tau_d": 2.5}}, "parameter rwml: tau_d is 2.5: .* in \\(0, 2\\]"),
-        ({"subsample": {"tau_d": -0.1}}, "parameter subsample: tau_d is -0.1: .* in \\(0, 2\\]"),
+        ({"policy": {"group_size": 1}}, "parameter policy.group_size is 1: .* give at least 2"),
+        ({"rwml": {"group_size": 1}}, "parameter rwml.group_size is 1: .* give at least 2"),
+        ({"rwml": {"tau_d": 2.5}}, "parameter rwml.tau_d is 2.5: .* in \\(0, 2\\]"),
+        ({"subsample": {"tau_d": -0.1}}, "parameter subsample.tau_d is -0.1: .* in \\(0, 2\\]"),
         ({"seed": -1}, "parameter seed is -1: input should be greater than or equal to 0"),
         ({"agent": {"style": "papers"}}, "set agent.context=window"),
         ({"world": "chess"}, "world.name='chess' is not known: use one of household"),
@@ -56,8 +56,22 @@ def check(loader: Loader) -> Check:
         ),
         ({"data_root": ""}, "parameter data_root is '': give the folder"),
         ({"data_root": None}, "parameter data_root is None: give the folder"),
-        ({"tasks": {"split": "training"}}, "tasks.train names the split 'training'"),
-        ({"tasks": {"train": 200_000}}, "parameter tasks.train: count=200004 is outside of 0..100000"),
+        ({"tasks": {"split": "training"}}, "parameter tasks.split names the split 'training'"),
+        ({"tasks": {"train": 200_000}}, r"tasks.train \+ tasks.held_out: count=200004 is outside of 0..100000"),
+        ({"tasks": {"train": 200_000}}, r"raise train_games .*settings stand below world.household\)"),
+        (
+            {"rwml": {"tau_d": "abc"}},
+            "^parameter rwml.tau_d is 'abc': input should be 'published' or 'mixed', or a valid number, unable",
+        ),
+        (
+            {"world": {"household": {"rooms": ["attic"]}}},
+            "^parameter world.household.rooms.0 is 'attic': input should be 'kitchen', .* or 'bathroom'$",
+        ),
+        (
+            {"world": {"household": {"receptacles_min": 9, "receptacles_max": 5}}},
+            "^parameter world.household.receptacles_min=9 is above receptacles_max=5",
+        ),
+        ({"wm_sft": {"learner": {"adapter": 5}}}, "^parameter wm_sft.learner.adapter is 5: input should be"),
         ({"collect": {"tasks": 13}}, "collect.tasks is 13 and tasks.train is 12: raise tasks.train or lower"),
         ({"rwml": {"group_size": 32}}, "rwml.group_size is 32 and rollout.slots is 16: .* at least 32"),
         ({"subsample": {"tries": 17}}, "subsample.tries is 17 and rollout.slots is 16"),
@@ -185,7 +199,7 @@ def invoke(project: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest
 def test_the_command_says_it_without_a_traceback(invoke: Callable[..., Result]) -> None:
     result = invoke("--pipeline=rwml_then_rl", params="policy.group_size=1,collect.tasks=-3")
     assert result.exit_code == 1
-    assert "parameter policy: group_size is 1" in result.output
+    assert "parameter policy.group_size is 1" in result.output
     assert "parameter collect.tasks is -3" in result.output
     assert "Traceback" not in result.output
     assert "deprecated" not in result.output

@@ -40,22 +40,22 @@ def _world(blocks: Mapping[str, Any]) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
-    for parameter, split, count in _wanted_tasks(blocks):
+    for parameter, split, counted, count in _wanted_tasks(blocks):
         if split not in family.splits:
             yield f"parameter {parameter} names the split {split!r}: {world.name} has {', '.join(family.splits)}"
             continue
         try:
             family.tasks(split, count)
         except ValueError as error:
-            yield f"parameter {parameter}: {error}"
+            yield f"parameter {counted}: {error} (the world's own settings stand below world.{world.name})"
 
 
-def _wanted_tasks(blocks: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
-    """(parameter that asks, split, count) of all tasks of a run."""
+def _wanted_tasks(blocks: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int | None]]:
+    """(parameter that names the split, split, parameter that counts, count) of all tasks of a run."""
     tasks, evaluate = blocks["tasks"], blocks["evaluate"]
-    yield "tasks.train", tasks.split, tasks.train + tasks.held_out
+    yield "tasks.split", tasks.split, "tasks.train + tasks.held_out", tasks.train + tasks.held_out
     for split in evaluate.splits:
-        yield "evaluate.splits", split, evaluate.games
+        yield "evaluate.splits", split, "evaluate.games", evaluate.games
 
 
 def _splits(blocks: Mapping[str, Any]) -> Iterator[str]:
@@ -84,8 +84,8 @@ def _model(blocks: Mapping[str, Any]) -> Iterator[str]:
     try:
         folder = check_model(model)
     except ModelError as error:
-        text = str(error)
-        yield f"parameter {text}" if text.startswith("model.name") else f"parameter model.name is {model.name!r}: {text}"
+        named = str(error).startswith("model.name")
+        yield f"parameter {error}" if named else f"parameter model.name is {model.name!r}: {error}"
         return
     if folder is None:
         return
