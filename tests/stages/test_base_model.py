@@ -46,7 +46,7 @@ def test_an_episode_depends_on_its_number_only(played):
 def test_play_mixes_what_the_configuration_says(played):
     purposeful = sum(transcript.purposeful for transcript in played) / len(played)
     refused = sum(len(transcript.refused) for transcript in played) / sum(len(t.actions) for t in played)
-    assert abs(purposeful - 0.85) < 0.07
+    assert abs(purposeful - PlayConfig().purposeful_share) < 0.07
     assert 0.02 < refused < 0.08
     assert {transcript.task_type for transcript in played if transcript.success} == {
         transcript.task_type for transcript in played
@@ -66,15 +66,40 @@ def test_without_slips_and_noise_purposeful_play_solves_its_games():
     assert sum(transcript.success for transcript in transcripts) >= 57
 
 
+SLIPS = PlayConfig(
+    purposeful_share=1.0,
+    noise_high=0.0,
+    skip_step=1.0,
+    wrong_object=0.0,
+    wrong_target=0.0,
+    stale_commands=0.0,
+)
+
+
 def test_a_skipped_step_is_never_a_success():
-    config = PlayConfig(
-        purposeful_share=1.0, noise_high=0.0, skip_step=1.0, wrong_object=0.0, wrong_target=0.0, wander_turns=0
-    )
+    config = SLIPS.model_copy(update={"second_reading": 0.0})
     special = [
         t for t in play_episodes(config, 0, 80) if t.task_type.startswith(("pick_clean", "pick_heat", "pick_cool"))
     ]
     assert special
     assert not any(transcript.success for transcript in special)
+
+
+def test_after_a_misread_goal_errands_fill_the_episode():
+    transcripts = list(play_episodes(SLIPS.model_copy(update={"second_reading": 0.0}), 0, 40))
+    unsolved = [t for t in transcripts if not t.success]
+    assert {len(t.actions) for t in unsolved} <= set(range(25, 51)), "an unsolved one lasts until its limit"
+    moved = [{a.split()[1] for a in t.actions if a.startswith("move ")} for t in unsolved]
+    assert np.mean([len(kinds) >= 3 for kinds in moved]) > 0.5
+    assert not any("Nothing happens." in t.observations for t in transcripts)
+
+
+def test_a_goal_read_anew_may_be_read_right():
+    rates = [
+        np.mean([t.success for t in play_episodes(config, 0, 80) if t.task_type != "pick_and_place_simple"])
+        for config in (SLIPS.model_copy(update={"skip_step": 0.7, "second_reading": share}) for share in (0.0, 1.0))
+    ]
+    assert rates[1] > rates[0] + 0.2
 
 
 def test_stale_commands_are_always_refused(played):

@@ -52,19 +52,21 @@ class TrainConfig(FrozenConfig):
             be learned by world-model training.
         prediction_share: share of rows that end in a prediction request and its answer.
         prediction_weight: loss weight of the text of those answers.
+        passes: times that every row is seen, in a new order each time.
         threads: torch threads.
         seed: start of every random choice.
     """
 
     batch_tokens: int = Field(6144, ge=256)
-    learning_rate: float = Field(2.5e-3, gt=0.0)
-    weight_decay: float = Field(0.02, ge=0.0)
+    learning_rate: float = Field(2e-3, gt=0.0)
+    weight_decay: float = Field(0.05, ge=0.0)
     warmup_steps: int = Field(100, ge=0)
-    decay_share: float = Field(0.3, ge=0.0, le=1.0)
+    decay_share: float = Field(0.7, ge=0.0, le=1.0)
     observation_weight: float = Field(0.1, ge=0.0)
     prediction_share: float = Field(0.1, ge=0.0, le=1.0)
     prediction_weight: float = Field(0.2, ge=0.0)
-    threads: int = Field(1, ge=1)
+    passes: int = Field(2, ge=1)
+    threads: int = Field(2, ge=1)
     seed: int = Field(0, ge=0)
 
 
@@ -148,7 +150,7 @@ def train_base(
     save: Callable[[int], None] | None = None,
     save_every: int = 0,
 ) -> int:
-    """One pass over `rows`.
+    """`config.passes` passes over `rows`.
 
     Args:
         model: trained in place.
@@ -163,7 +165,11 @@ def train_base(
     import torch
 
     torch.set_num_threads(config.threads)
-    plan = list(batches(rows, config.batch_tokens, derive_seed(config.seed, "base_batches") % 2**32))
+    plan = [
+        indices
+        for number in range(config.passes)
+        for indices in batches(rows, config.batch_tokens, derive_seed(config.seed, "base_batches", number) % 2**32)
+    ]
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
     optimizers: list[torch.optim.Optimizer] = [
