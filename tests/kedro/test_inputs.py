@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
 from kedro.config import OmegaConfigLoader
 
+from worldwise.hooks.preflight import PreflightHooks
 from worldwise.pipelines import learner_checks
 from worldwise.pipelines.errors import InputError
 from worldwise.pipelines.parameters import validated
@@ -243,3 +245,18 @@ def test_a_bug_keeps_its_traceback(invoke: Callable[..., Result], monkeypatch: p
 
     monkeypatch.setattr("worldwise.pipelines.preflight.CHECKS", (broken,))
     assert isinstance(invoke("--pipelines=rwml_then_rl").exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("given", [None, "/elsewhere"])
+def test_a_data_root_among_the_parameters_files_is_no_silent_wish(loader: Loader, given: str | None) -> None:
+    class Configured(dict[str, Any]):
+        runtime_params: ClassVar[dict[str, Any]] = {"data_root": given} if given else {}
+
+    parameters = {**loader("test")["parameters"], "data_root": given or "/somewhere"}
+    configured = Configured(parameters=parameters, globals={"data_root": "data"})
+    context: Any = SimpleNamespace(config_loader=configured)
+    if given:
+        PreflightHooks().after_context_created(context)
+    else:
+        with pytest.raises(InputError, match=r"data_root is '/somewhere' in a parameters file.*globals.yml"):
+            PreflightHooks().after_context_created(context)

@@ -22,10 +22,17 @@ class PreflightHooks:
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
+        from worldwise.pipelines.errors import InputError
         from worldwise.pipelines.parameters import validated
 
-        self._blocks = validated(context.config_loader["parameters"])
+        parameters = context.config_loader["parameters"]
+        self._blocks = validated(parameters)
         given = context.config_loader.runtime_params.get("data_root")
+        if given is None and "data_root" in parameters:
+            raise InputError(
+                f"parameter data_root is {parameters['data_root']!r} in a parameters file, which the catalog does not "
+                "read: move it to globals.yml beside that file, or give it with --params=data_root=/another/folder"
+            )
         self._data_root = str(given or context.config_loader["globals"]["data_root"])
 
     @hook_impl
