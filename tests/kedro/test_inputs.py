@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from click.testing import CliRunner, Result
 from kedro.config import OmegaConfigLoader
+from kedro.framework.project import pipelines
 
 from worldwise.hooks.preflight import PreflightHooks
 from worldwise.pipelines import learner_checks
@@ -243,7 +244,7 @@ def test_a_bug_keeps_its_traceback(invoke: Callable[..., Result], monkeypatch: p
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("worldwise.pipelines.preflight.CHECKS", (broken,))
+    monkeypatch.setattr("worldwise.pipelines.preflight.CHECKS", (("", broken),))
     assert isinstance(invoke("--pipelines=rwml_then_rl").exception, ZeroDivisionError)
 
 
@@ -260,3 +261,14 @@ def test_a_data_root_among_the_parameters_files_is_no_silent_wish(loader: Loader
     else:
         with pytest.raises(InputError, match=r"data_root is '/somewhere' in a parameters file.*globals.yml"):
             PreflightHooks().after_context_created(context)
+
+
+def test_a_run_is_not_held_up_by_what_it_does_not_need(loader: Loader, project: Path) -> None:
+    gone = {"model": {"name": "/gone"}, "encoder": {"name": "/gone"}}
+    blocks = validated(loader("test", **gone)["parameters"])
+    preflight(blocks, pipelines["reporting"].datasets())
+    preflight(blocks, pipelines["policy_rl"].datasets())
+    with pytest.raises(InputError, match=r"encoder.name '/gone' is a path"):
+        preflight(blocks, pipelines["evaluation"].datasets())
+    with pytest.raises(InputError, match=r"model.name.*'/gone'"):
+        preflight(blocks, pipelines["data_collection"].datasets())

@@ -40,5 +40,5 @@ class PreflightHooks:
         from worldwise.pipelines.preflight import preflight
         from worldwise.pipelines.storage import check_storage
 
-        preflight(self._blocks)
+        preflight(self._blocks, pipeline.datasets())
         check_storage(pipeline, catalog, run_params, self._blocks, self._data_root)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from worldwise.agents.agent import Agent
@@ -22,13 +22,19 @@ TRAINING_SETS = ("train", "held_out")
 """Names of the sets of training tasks, whatever split they come from."""
 
 
-def preflight(blocks: Mapping[str, Any]) -> None:
+def preflight(blocks: Mapping[str, Any], datasets: Collection[str] | None = None) -> None:
     """Everything about validated parameters that can be known before the first node.
+
+    Args:
+        blocks: parameter block -> its type.
+        datasets: what the run reads and makes; checks of a thing that it has no use for are left out (a report of
+            stored results needs no encoder). None = all checks.
 
     Raises:
         InputError: all findings.
     """
-    findings = [finding for check in CHECKS for finding in check(blocks)]
+    wanted = [check for needed, check in CHECKS if needed == ALWAYS or datasets is None or needed in datasets]
+    findings = [finding for check in wanted for finding in check(blocks)]
     if findings:
         raise InputError(*findings)
 
@@ -74,13 +80,16 @@ def _splits(blocks: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _model(blocks: Mapping[str, Any]) -> Iterator[str]:
-    """Device, folder and files of the model, and whether its chat template can serve the agent."""
-    model: ModelConfig = blocks["model"]
+def _device(blocks: Mapping[str, Any]) -> Iterator[str]:
     try:
-        resolve_device(model.device)
+        resolve_device(blocks["model"].device)
     except ModelError as error:
         yield f"parameter {error}"
+
+
+def _model(blocks: Mapping[str, Any]) -> Iterator[str]:
+    """Folder and files of the model, and whether its chat template can serve the agent."""
+    model: ModelConfig = blocks["model"]
     try:
         folder = check_model(model)
     except ModelError as error:
@@ -134,14 +143,18 @@ def _budgets(blocks: Mapping[str, Any]) -> Iterator[str]:
             yield f"parameter {name} is {value} and tasks.train is {have}: raise tasks.train or lower {name}"
 
 
-CHECKS: tuple[Check, ...] = (
-    _world,
-    _splits,
-    _model,
-    _format_tuning,
-    _encoder,
-    _slots,
-    _budgets,
-    learner_checks.adapters,
-    learner_checks.precision,
+ALWAYS = ""
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    (ALWAYS, _world),
+    (ALWAYS, _splits),
+    ("params:model", _device),
+    ("pretrained_model", _model),
+    (ALWAYS, _format_tuning),
+    ("params:encoder", _encoder),
+    (ALWAYS, _slots),
+    (ALWAYS, _budgets),
+    (ALWAYS, learner_checks.adapters),
+    (ALWAYS, learner_checks.precision),
 )
+"""(the dataset without which a run does not need it, check)"""
