@@ -17,10 +17,10 @@ seconds, CPU seconds of all processes and the largest proportional memory (PSS) 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -63,31 +63,38 @@ def run_step(arguments: list[str], seed: int, root: Path, env: str | None) -> di
     if env and not any(argument.startswith("--env") for argument in arguments):
         command.append(f"--env={env}")
     log = root / "run.log"
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    begun = time.monotonic()
     with log.open("a") as out:
         running = subprocess.Popen(command, cwd=PROJECT, stdout=out, stderr=subprocess.STDOUT)
         largest = 0
+        cpu: dict[int, float] = {}
         while running.poll() is None:
-            largest = max(largest, tree_memory(running.pid))
-            time.sleep(2.0)
-    seconds, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+            memory, used = tree_costs(running.pid)
+            largest = max(largest, memory)
+            cpu |= used
+            time.sleep(1.0)
+    seconds = time.monotonic() - begun
     if running.returncode:
         tail = "\n".join(log.read_text().splitlines()[-20:])
         raise SystemExit(f"{' '.join(command)} ended with {running.returncode}:\n{tail}")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"wall": round(seconds), "cpu": round(cpu), "gigabytes": round(largest / 1e9, 2)}
+    return {"wall": round(seconds), "cpu": round(sum(cpu.values())), "gigabytes": round(largest / 1e9, 2)}
 
 
-def tree_memory(pid: int) -> int:
-    """Bytes of a process and its children, memory that they share counted once."""
-    total = 0
-    try:
+def tree_costs(pid: int) -> tuple[int, dict[int, float]]:
+    """What a process and its descendants use now: bytes, memory that they share counted once, and CPU seconds of each.
+
+    Worker processes are no children that the run waits for, so the system adds their seconds to nobody's: they are
+    read from each while it lives. What one uses after its last reading is missed, a second at most.
+    """
+    total, used = 0, {}
+    with contextlib.suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         for process in [root, *root.children(recursive=True)]:
-            total += process.memory_full_info().pss
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        pass
-    return total
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                times = process.cpu_times()
+                used[process.pid] = times.user + times.system
+                total += process.memory_full_info().pss
+    return total, used
 
 
 def evaluations(root: Path, games: str) -> Evaluations:

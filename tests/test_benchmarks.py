@@ -6,11 +6,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import psutil
 import pytest
 
 from worldwise.stages.acting_scores import ActingScore
@@ -106,6 +108,24 @@ def test_the_main_job_reports_what_there_is(benchmark: Any, tmp_path: Path) -> N
     assert main_job.difference_rows(3, {"base": evaluation(20), "rwml": evaluation(22)})[0][4] == "no"
     assert main_job.games_folder(tmp_path, official=True) is None
     assert "# The main job over seeds" in main_job.report([0, 1], tmp_path, True, {})
+
+
+def test_costs_count_processes_that_nobody_waits_for(benchmark: Any) -> None:
+    burn = "import time\nbegun = time.process_time()\nwhile time.process_time() < begun + 0.5: pass\n"
+    parent = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {burn + 'time.sleep(90)'!r}])\n"
+    with subprocess.Popen([sys.executable, "-c", parent + "time.sleep(90)"]) as running:
+        try:
+            deadline = time.monotonic() + 60
+            used: dict[int, float] = {}
+            while sum(used.values()) < 0.5 and time.monotonic() < deadline:
+                memory, used = benchmark("main_job").tree_costs(running.pid)
+                time.sleep(0.1)
+            assert len(used) == 2
+            assert sum(used.values()) >= 0.5
+            assert memory > 1e6
+        finally:
+            for process in [*psutil.Process(running.pid).children(), running]:
+                process.kill()
 
 
 def test_reports_name_machine_and_commit(
