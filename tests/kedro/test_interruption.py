@@ -16,10 +16,13 @@ ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture
 def listening() -> Iterator[Interruption]:
+    # As a terminal has it: under nohup the tests themselves begin with SIGHUP ignored.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     interruption = Interruption()
     interruption.install()
     yield interruption
     interruption.remove()
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", ALL)

@@ -110,7 +110,8 @@ def test_merged_is_unmerged_and_a_plain_folder(architecture: Any, tmp_path: Path
     with pytest.raises(ModelError, match=r"still carries an adapter.*finish\(\)"):
         save_model(model, tiny_tokenizer(), tmp_path)
     adapter.merge()
-    assert (logits(model) - unmerged).abs().max() < 1e-5
+    # Logits reach 6: five float32 roundings of that size, which processors order differently.
+    torch.testing.assert_close(logits(model), unmerged, rtol=0, atol=3e-5)
     assert {name: value.shape for name, value in model.state_dict().items()} == shapes
     assert [id(parameter) for parameter in model.parameters()] == places
     assert all(parameter.requires_grad for parameter in model.parameters())

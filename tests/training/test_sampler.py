@@ -75,4 +75,6 @@ def test_sampler_and_learner_agree(kind: Any, temperature: float, restricted: bo
     sampling = Sampling(temperature=temperature, max_tokens=8)
     rows = _turns(engine, sampling, _trie(COMMANDS) if restricted else None)
     assert sum(int((row.roles == Role.RESPONSE).sum()) for row in rows) > 30
-    assert Learner(model, LearnerConfig(), 1).check_sampler_gap(rows) < 1e-5
+    # A low temperature stretches the logits and with them their rounding.
+    limit = 1e-5 / min(1.0, temperature or 1.0)
+    assert Learner(model, LearnerConfig(), 1).check_sampler_gap(rows, limit) < limit

@@ -347,18 +347,18 @@ def test_the_memory_follows_the_texts() -> None:
     memory.after("open drawer 2", "You open the drawer 2. The drawer 2 is open. In it, you see a mug 2, and a pen 1.")
     assert memory.closed == set()
     assert memory.seen == {"drawer 2"}
-    assert memory.known == {"mug 2": "drawer 2"}
+    assert memory.known == {"mug 2": "drawer 2", "pen 1": "drawer 2"}
     memory.after("take mug 2 from drawer 2", "You pick up the mug 2 from the drawer 2.")
-    assert (memory.held, memory.source, memory.known) == ("mug 2", "drawer 2", {})
+    assert (memory.held, memory.source, memory.known) == ("mug 2", "drawer 2", {"pen 1": "drawer 2"})
     memory.after("cool mug 2 with fridge 1", "You cool the mug 2 using the fridge 1.")
     memory.after("heat mug 2 with microwave 1", "You heat the mug 2 using the microwave 1.")
     assert memory.states == {("mug 2", "heat")}
     memory.after("move mug 2 to desk 1", "You move the mug 2 to the desk 1.")
-    assert (memory.held, memory.known) == ("", {"mug 2": "desk 1"})
+    assert (memory.held, memory.known) == ("", {"pen 1": "drawer 2", "mug 2": "desk 1"})
     memory.after("close drawer 2", "You close the drawer 2.")
     assert memory.closed == {"drawer 2"}
     memory.after("go to desk 1", "You arrive at desk 1. On the desk 1, you see nothing.")
-    assert memory.known == {}
+    assert memory.known == {"pen 1": "drawer 2"}
     memory.after("go to desk 1", "Nothing happens.")
     assert memory.refused == {"go to desk 1"}
 
