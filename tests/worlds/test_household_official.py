@@ -96,6 +96,14 @@ def changed_problem(old: str, new: str) -> bytes:
     return game_file(pddl_problem=problem.replace(old, new))
 
 
+def write_games(folder: Path, form: str, contents: dict[str, bytes]) -> None:
+    """The games as an unpacked release or as an archive of their split."""
+    if form == "release":
+        write_release(folder, contents)
+    else:
+        write_archive(folder / "valid_seen.tar.xz", contents)
+
+
 class TestReader:
     def test_names_count_down_in_the_order_of_ids(self) -> None:
         ids = ["Shelf_bar_b", "Shelf_bar_a", "Sink_bar_1_bar_SinkBasin", "Bathtub_bar_1_bar_BathtubBasin"]
@@ -344,20 +352,14 @@ class TestSource:
     @pytest.mark.parametrize("form", ["release", "archive"])
     def test_a_damaged_game(self, tmp_path: Path, form: str) -> None:
         contents = {IDS[0]: game_file(), IDS[1]: game_file()[:500]}
-        if form == "release":
-            write_release(tmp_path, contents)
-        else:
-            write_archive(tmp_path / "valid_seen.tar.xz", contents)
+        write_games(tmp_path, form, contents)
         with pytest.raises(GameFileError, match=f"{IDS[1]}/game.tw-pddl: not valid JSON"):
             OfficialGames(tmp_path).tasks("valid_seen")
 
     @pytest.mark.parametrize("form", ["release", "archive"])
     def test_a_file_too_large_to_be_a_game_is_not_read(self, tmp_path: Path, form: str) -> None:
         contents = {IDS[0]: game_file(), IDS[1]: bytes(LARGEST_GAME_FILE + 1)}
-        if form == "release":
-            write_release(tmp_path, contents)
-        else:
-            write_archive(tmp_path / "valid_seen.tar.xz", contents)
+        write_games(tmp_path, form, contents)
         with pytest.raises(GameFileError, match=rf"{IDS[1]}/game.tw-pddl: has 16,777,217 bytes.*fetch the games"):
             OfficialGames(tmp_path).tasks("valid_seen")
 
