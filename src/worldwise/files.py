@@ -1,8 +1,9 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and whether a folder can be written. Imports the standard library alone."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -54,3 +55,21 @@ def whole_file(path: Path) -> Iterator[Path]:
             with suppress(OSError):
                 path.parent.rmdir()
         raise
+
+
+def nearest(folder: Path) -> Path:
+    """`folder`, or the first of the folders above it that is there (a file or a dead link included)."""
+    return next((path for path in (folder, *folder.parents) if os.path.lexists(path)), folder)
+
+
+def refusal(folder: Path) -> str | None:
+    """Why nothing can be written into `folder`, which need not be there yet; None where it can."""
+    existing = nearest(folder.absolute())
+    if not existing.is_dir():
+        return f"{existing} is there and is not a folder"
+    try:
+        # Rights alone do not tell: a disk may be read-only, and root may write anywhere else.
+        with tempfile.TemporaryFile(dir=existing):
+            return None
+    except OSError as error:
+        return f"{existing} cannot be written ({error.strerror or error})"

@@ -9,7 +9,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import errors
 
-from worldwise.generation import hub, models
+from worldwise.generation import models
 from worldwise.generation.models import ModelConfig, ModelError, check_model, resolve_model
 
 
@@ -121,10 +121,3 @@ def test_a_user_without_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(models.os.path, "expanduser", lambda path: path)
     with pytest.raises(ModelError, match="set WORLDWISE_CACHE"):
         models.default_cache_folder()
-
-
-def test_places_are_probed_by_writing(tmp_path: Path) -> None:
-    assert hub.unwritable(tmp_path / "a" / "b") is None
-    (tmp_path / "file").touch()
-    assert "file" in (hub.unwritable(tmp_path / "file" / "b") or "")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]

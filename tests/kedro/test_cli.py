@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from kedro.config import OmegaConfigLoader
 from kedro.framework.startup import bootstrap_project
 
-from worldwise.cli.doctor import training_bytes, weight_count
+from worldwise.cli.doctor import training_bytes
 from worldwise.cli.run import _known_names
 from worldwise.cli.worldwise import worldwise
-from worldwise.generation.models import save_model
+from worldwise.generation.models import save_model, weight_count
 from worldwise.generation.tiny import Architecture, tiny_model, tiny_tokenizer
 from worldwise.pipelines.parameters import validated
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,15 +82,26 @@ def test_a_data_root_elsewhere_is_named(project: Path, blocks: dict[str, Any]) -
         check_storage(PIPELINE, _catalog(project, root), {}, blocks, root)
 
 
+def shut_to_writing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As for a user without the right, whoever runs the tests."""
+    real = tempfile.TemporaryFile
+
+    def refuse(*, dir: Path) -> Any:
+        if Path(dir) == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+
+
 def test_a_folder_of_results_that_cannot_be_written_is_named(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shut = tmp_path / "06_models"
     shut.mkdir()
-    access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != shut and access(path, mode))
+    shut_to_writing(monkeypatch, shut)
     (finding,) = check(tmp_path)
-    assert f"data_root is '{tmp_path}', but {shut} cannot be written by this user: put that right" in finding
+    assert f"data_root is '{tmp_path}', but {shut} cannot be written (Permission denied): put that right" in finding
 
 
 def test_a_folder_for_temporary_files_that_cannot_be_used_is_named(
@@ -102,9 +115,8 @@ def test_a_folder_for_temporary_files_that_cannot_be_used_is_named(
     temporary.unlink()
     temporary.mkdir()
     assert check(tmp_path / "data") == []
-    access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != temporary and access(path, mode))
-    assert "cannot be written by this user" in check(tmp_path / "data")[0]
+    shut_to_writing(monkeypatch, temporary)
+    assert f"{temporary} cannot be written (Permission denied)" in check(tmp_path / "data")[0]
 
 
 def test_a_small_disk_for_temporary_files_is_named(

@@ -112,16 +112,15 @@ def disk(root: Path) -> Iterator[Finding]:
     """Room for what is stored, where it is stored."""
     import shutil
 
-    from worldwise.generation.hub import unwritable
+    from worldwise.files import nearest, refusal
 
-    reason = unwritable(root)
+    reason = refusal(root)
     if reason is not None:
         yield Finding(
             "disk", "problem", f"data_root {root} cannot be written to ({reason}): --params=data_root=/another/folder"
         )
         return
-    place = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(nearest(root.absolute())).free
     text = f"{free / GIB:.1f} GiB free for data_root {root}"
     if free > 2 * GIB:
         yield Finding("disk", "ok", text)
@@ -155,7 +154,7 @@ def packages() -> Iterator[Finding]:
 
 def model(values: dict[str, Any], wrong: Sequence[str]) -> Iterator[Finding]:
     """The model's folder, its size, and the memory that training it takes."""
-    from worldwise.generation.models import folder_at_hand
+    from worldwise.generation.models import folder_at_hand, weight_count
 
     broken = [finding for finding in wrong if finding.startswith(_MODEL)]
     for finding in broken:
@@ -201,15 +200,6 @@ def free_memory(device: str) -> tuple[int, str]:
     return int(psutil.virtual_memory().available), "CPU"
 
 
-def weight_count(folder: Path) -> int:
-    """Number of weights in a model folder, from the headers of its files."""
-    import math
-
-    from worldwise.generation.models import tensor_shapes
-
-    return sum(math.prod(shape) for shape in tensor_shapes(folder).values())
-
-
 def training_bytes(folder: Path, values: dict[str, Any]) -> dict[str, int]:
     """Learner by its parameter -> a rough need of memory: weights, gradients and Adam's two moments of what trains
     (an adapter trains so little that it is left out), activations, and the logits.
@@ -218,6 +208,7 @@ def training_bytes(folder: Path, values: dict[str, Any]) -> dict[str, int]:
     """
     from transformers import AutoConfig
 
+    from worldwise.generation.models import weight_count
     from worldwise.pipelines.learner_checks import learners
 
     # As attributes the sizes have one name in every architecture.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from pathlib import Path
 
+from worldwise.files import refusal
 from worldwise.generation.model_folder import ModelError
 
 FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "tokenizer.model"]
@@ -105,7 +105,7 @@ def check_fetchable(parameter: str, name: str, revision: str | None = None) -> N
     if huggingface_hub.constants.HF_HUB_OFFLINE:
         raise _unreachable(parameter, name, "HF_HUB_OFFLINE is set and the hub cache has it not whole")
     place = Path(huggingface_hub.constants.HF_HUB_CACHE)
-    reason = unwritable(place)
+    reason = refusal(place)
     if reason is not None:
         raise ModelError(
             f"{parameter} {name!r} has to be downloaded into {place}, which cannot be written to ({reason}): "
@@ -115,19 +115,6 @@ def check_fetchable(parameter: str, name: str, revision: str | None = None) -> N
         huggingface_hub.HfApi().model_info(name, revision=revision, timeout=_WAIT_SECONDS)
     except Exception as error:
         raise _unreachable(parameter, name, _reason(error, revision)) from error
-
-
-def unwritable(folder: Path) -> str | None:
-    """Why nothing can be stored in a folder (or where it would be made); None where it can."""
-    place = folder.absolute()
-    while not os.path.lexists(place) and place != place.parent:
-        place = place.parent
-    try:
-        # Rights alone do not tell: a disk may be read-only, and root may write anywhere else.
-        with tempfile.TemporaryFile(dir=place):
-            return None
-    except OSError as error:
-        return f"{place}: {error.strerror or error}"
 
 
 def _unreachable(parameter: str, name: str, reason: str) -> ModelError:

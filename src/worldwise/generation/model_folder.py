@@ -7,6 +7,7 @@ refused before a run begins and not in the middle of it.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -137,6 +138,15 @@ def tensor_shapes(folder: Path) -> Shapes:
             )
         shapes |= held
     return shapes
+
+
+def weight_count(folder: Path) -> int:
+    """Number of stored weights, from the heads of the files.
+
+    Raises:
+        ModelError: as `tensor_shapes`.
+    """
+    return sum(math.prod(shape) for shape in tensor_shapes(folder).values())
 
 
 def open_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

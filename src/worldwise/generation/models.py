@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from worldwise.config import FrozenConfig
+from worldwise.files import refusal
 from worldwise.generation import hub
 from worldwise.generation.model_folder import ModelError as ModelError
 from worldwise.generation.model_folder import check_files, load_weights, open_tokenizer
 from worldwise.generation.model_folder import check_model_folder as check_model_folder
 from worldwise.generation.model_folder import tensor_shapes as tensor_shapes
+from worldwise.generation.model_folder import weight_count as weight_count
 
 if TYPE_CHECKING:
     import torch
@@ -245,7 +247,7 @@ def _smollm2_source() -> Path:
 
 
 def _check_cache(cache_folder: Path) -> None:
-    reason = hub.unwritable(cache_folder)
+    reason = refusal(cache_folder)
     if reason is not None:
         raise ModelError(
             f"model.name {SMOLLM2!r} is converted once into {cache_folder}, which cannot be written to ({reason}): "

@@ -11,7 +11,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from worldwise.files import flush, part_of
+from worldwise.files import flush, nearest, part_of
 
 _SCRATCH_PREFIX = "worldwise-scratch-"
 _KEPT_PREFIX = "worldwise-kept-"
@@ -107,21 +107,6 @@ def _renamed(source: Path, target: Path) -> bool:
 def folder_size(folder: Path) -> int:
     """Bytes of all files below `folder`."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def nearest(folder: Path) -> Path:
-    """`folder`, or the first of the folders above it that is there (a file or a dead link included)."""
-    return next((path for path in (folder, *folder.parents) if os.path.lexists(path)), folder)
-
-
-def refusal(folder: Path) -> str | None:
-    """Why nothing can be written into `folder`, which need not be there yet; None where it can."""
-    existing = nearest(folder)
-    if not existing.is_dir():
-        return f"{existing} is there and is not a folder"
-    if not os.access(existing, os.W_OK | os.X_OK):
-        return f"{existing} cannot be written by this user"
-    return None
 
 
 def require_free_space(folder: Path, needed: int, purpose: str, remedy: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,8 +13,9 @@ from kedro.pipeline import Pipeline
 
 from worldwise.datasets.checkpoint import CheckpointDataset
 from worldwise.datasets.episodes import EpisodesDataset
-from worldwise.generation.models import ModelConfig, folder_at_hand, tensor_shapes
-from worldwise.ledger.publish import PublishError, folder_size, nearest, refusal, require_free_space
+from worldwise.files import nearest, refusal
+from worldwise.generation.models import ModelConfig, folder_at_hand, weight_count
+from worldwise.ledger.publish import PublishError, folder_size, require_free_space
 
 BYTES_PER_EPISODE = 40_000
 """A stored episode of some 20 turns, compressed, rounded up."""
@@ -77,9 +77,8 @@ def model_bytes(model: ModelConfig) -> int:
     folder = folder_at_hand(model)
     if folder is None:
         return 0
-    weights = sum(math.prod(shape) for shape in tensor_shapes(folder).values())
     others = folder_size(folder) - sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    return weights * (4 if model.dtype == "float32" else 2) + others
+    return weight_count(folder) * (4 if model.dtype == "float32" else 2) + others
 
 
 def _most_episodes(blocks: Mapping[str, Any]) -> int:
