@@ -87,7 +87,7 @@ def check(loader: Loader) -> Check:
         (
             {"model": {"sampler_dtype": "bfloat16"}, "policy": {"learner": {"old_logprobs": "learner"}}},
             r"model.sampler_dtype is bfloat16 and rwml.learner.old_logprobs is 'sampler'.*\n.*"
-            "policy.sampler_gap is 0.0001 and model.sampler_dtype is bfloat16",
+            "policy.sampler_gap is 1e-05 and model.sampler_dtype is bfloat16",
         ),
         (
             {"model": {"sampler_dtype": "float32"}, "policy": {"learner": {"precision": "bf16"}}},

@@ -270,6 +270,31 @@ def test_policy_rl_can_put_the_best_weights_back(start: Checkpoint, family: Worl
     assert (weights_changed(before, result.checkpoint) == 0.0) == (running.index(max(running)) == 0)
 
 
+@pytest.mark.parametrize(("keep", "told"), [(True, "come back at the end"), (False, "are not kept (policy.keep_best)")])
+def test_a_collapse_of_the_success_is_told_once(
+    start: Checkpoint,
+    family: WorldFamily,
+    context: StageContext,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    keep: bool,
+    told: str,
+) -> None:
+    scores = iter([0.5, 0.6, 0.2, 0.1, 0.4, 0.2])
+    monkeypatch.setattr(
+        "worldwise.stages.train_policy.curve_numbers", lambda episodes: {"success": next(scores), "reward": 0.0}
+    )
+    config = PolicyConfig(
+        iterations=6, tasks_per_iteration=2, group_size=2, keep_best=keep, keep_window=1, learner=LearnerConfig()
+    )
+    train_policy(start, family.tasks("train"), [], config, context, "policy")
+    warnings = [record.getMessage() for record in caplog.records if "running success fell" in record.getMessage()]
+    assert len(warnings) == 2, "in iterations 2 and 5, not again in 3"
+    assert "20.0 % in iteration 2 from 60.0 % in iteration 1" in warnings[0]
+    assert told in warnings[0]
+    assert "policy.learner.learning_rate (now 1e-06)" in warnings[0]
+
+
 def test_policy_rl_needs_enough_tasks(start: Checkpoint, family: WorldFamily, context: StageContext) -> None:
     with pytest.raises(StageError, match="tasks_per_iteration is 16 and there are 12"):
         train_policy(start, family.tasks("train"), [], PolicyConfig(), context, "policy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from worldwise.stages.reporter import CurveRecorder
 from worldwise.training.learner import Learner, LearnerConfig
 from worldwise.worlds.contract import Task
 
+_logger = logging.getLogger(__name__)
 _GAP_SEQUENCES = 64
 """Sequences on which sampler and learner are compared: enough to see a fault, few enough to cost nothing."""
 
@@ -48,7 +50,7 @@ class PolicyConfig(EstimatorConfig):
         store_every: keep the episodes of every so many iterations beside those of the last; 0 = the last alone.
         sampler_gap: largest difference of log-probabilities between sampler and learner, nats per token,
             looked at before the first update; None only measures it (bfloat16 samplers). Float32 noise
-            alone makes about 5e-6; a wrong mask, position or temperature makes 1e-2 and more.
+            alone makes about 3e-6; a wrong mask, position or temperature makes 1e-2 and more.
         max_minutes: stop before an iteration that would begin after so many minutes; None = no limit.
     """
 
@@ -65,7 +67,7 @@ class PolicyConfig(EstimatorConfig):
     probe_every: int = Field(0, ge=0)
     probe_temperature: float = Field(1.0, ge=0.0, le=10.0)
     store_every: int = Field(0, ge=0)
-    sampler_gap: float | None = Field(1e-4, gt=0.0)
+    sampler_gap: float | None = Field(1e-5, gt=0.0)
     max_minutes: float | None = Field(None, gt=0.0)
 
     @model_validator(mode="after")
@@ -173,6 +175,7 @@ class _Loop:
         self.actor: Actor = make_actor(checkpoint, context)
         self.keeper = WeightKeeper(checkpoint.model)
         self.state = LoopState()
+        self.fallen = False
         self.gap = 0.0
 
     def iterate(self) -> tuple[list[Episode], dict[str, float]]:
@@ -187,8 +190,10 @@ class _Loop:
         row = {**curve_numbers(episodes), **group_numbers(episodes)}
         # Judged before the update: this is the success of the weights that played.
         row["running_success"] = state.running(row["success"], config.keep_window)
-        if config.keep_best and len(state.recent) == config.keep_window and state.better(row["running_success"]):
-            self.keeper.keep()
+        if len(state.recent) == config.keep_window:
+            if state.better(row["running_success"]) and config.keep_best:
+                self.keeper.keep()
+            self._watch(row["running_success"])
         learned = self._update(episodes)
         updated = time.perf_counter()
         row |= {f"learner_{name}": value for name, value in learned.items()}
@@ -249,6 +254,28 @@ class _Loop:
         learned = self.learner.update(sequences)
         self.actor.refresh()
         return learned
+
+    def _watch(self, running: float) -> None:
+        """Warn, once until it recovers, when the running success has fallen to under half of its best."""
+        state, config = self.state, self.config
+        fallen = running < state.best / 2
+        if fallen and not self.fallen:
+            _logger.warning(
+                "%s: running success fell to %.1f %% in iteration %d from %.1f %% in iteration %d: the updates are too "
+                "large. %s; lower policy.learner.learning_rate (now %g) or policy.learner.updates (now %d), or let the "
+                "rate fall with policy.learner.schedule=linear",
+                self.version,
+                100 * running,
+                state.step,
+                100 * state.best,
+                state.best_step,
+                "The best weights are kept and come back at the end"
+                if config.keep_best
+                else "The best weights are not kept (policy.keep_best)",
+                config.learner.learning_rate,
+                config.learner.updates,
+            )
+        self.fallen = fallen
 
     def _probe(self) -> float:
         """Success on the probe tasks; the same draws at every probe, so that probes differ by the weights alone."""
