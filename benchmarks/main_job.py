@@ -33,6 +33,7 @@ import psutil
 from worldwise.reports.results import ordered
 from worldwise.reports.summary import markdown_table
 from worldwise.stages.acting_scores import ActingReport, ActingScore
+from worldwise.stages.difficulty import DifficultyReport
 from worldwise.stages.intervals import Proportion, difference_interval, pooled
 from worldwise.stages.world_model_scores import WorldModelReport
 
@@ -99,10 +100,8 @@ def tree_costs(pid: int) -> tuple[int, dict[int, float]]:
 
 def evaluations(root: Path, games: str) -> Evaluations:
     """Model name -> the latest stored evaluation on these games."""
-    found: Evaluations = {}
-    for folder in sorted((root / "08_reporting" / games).glob("*_evaluation.json")):
-        latest = max(folder.iterdir())
-        found[folder.name.removesuffix("_evaluation.json")] = json.loads((latest / folder.name).read_text())
+    folders = sorted((root / "08_reporting" / games).glob("*_evaluation.json"))
+    found = {folder.name.removesuffix("_evaluation.json"): newest(folder) for folder in folders}
     return {name: found[name] for name in ordered(found)}
 
 
@@ -152,6 +151,61 @@ def world_model_rows(seed: int, found: Evaluations) -> list[list[str]]:
     return rows
 
 
+def kind_rows(seeds: Sequence[int], found: Sequence[Evaluations]) -> list[list[str]]:
+    """One row per seed and kind of transition: exact predictions of every model, counts behind them."""
+    rows = []
+    for seed, models in zip(seeds, found, strict=True):
+        reports = {name: WorldModelReport.model_validate(own["world_model"]).by_kind for name, own in models.items()}
+        for kind in sorted({kind for own in reports.values() for kind in own}):
+            cells = [own[kind].exact if kind in own else None for own in reports.values()]
+            shown = [f"{100 * cell.share:.0f} % ({cell.successes}/{cell.count})" if cell else "" for cell in cells]
+            rows.append([str(seed), kind, *shown])
+    return rows
+
+
+def subsampling_row(seed: int, folder: Path) -> list[str]:
+    """What difficulty subsampling and RWML say of a seed: easy share, threshold, kept; mixed groups, reward."""
+    difficulty = DifficultyReport.model_validate(newest(folder / "difficulty_metrics.json"))
+    summary = newest(folder / "rwml_curves.json")["summary"]
+    return [
+        str(seed),
+        f"{100 * difficulty.easy_share:.1f} %",
+        f"{difficulty.tau_d:g}",
+        f"{difficulty.kept} of {difficulty.transitions_main}",
+        f"{summary['tau_d']:g}",
+        f"{100 * summary['mixed_groups']:.0f} %",
+        f"{summary['reward_first']:.2f} to {summary['reward_last']:.2f}",
+    ]
+
+
+def newest(dataset: Path) -> dict[str, Any]:
+    """The latest version of a stored JSON dataset."""
+    found: dict[str, Any] = json.loads((max(dataset.iterdir()) / dataset.name).read_text())
+    return found
+
+
+def learning_part(seeds: Sequence[int], root: Path) -> str:
+    """What was easy, what was mixed, and the world model by kind of transition, for the seeds that are there."""
+    folders = {seed: games_folder(root / f"seed_{seed}", official=False) for seed in seeds}
+    there = {
+        seed: root / f"seed_{seed}" / "08_reporting" / name
+        for seed, name in folders.items()
+        if name and (root / f"seed_{seed}" / "08_reporting" / name / "rwml_curves.json").exists()
+    }
+    if not there:
+        return ""
+    columns = ["Seed", "Easy", "at tau_d", "Kept", "RWML's tau_d", "Mixed groups", "Reward, first to last tenth"]
+    text = markdown_table((columns, [subsampling_row(seed, folder) for seed, folder in there.items()]))
+    found = [evaluations(folder.parents[1], folder.name) for folder in there.values()]
+    shared = [name for name in found[0] if all(name in models for models in found)]
+    found = [{name: models[name] for name in shared} for models in found]
+    kinds = markdown_table((["Seed", "Kind of transition", *shared], kind_rows(list(there), found)))
+    return (
+        f"## Subsampling and RWML\n\n{text}\n\nExact predictions by kind of transition, all models on the same "
+        f"transitions of the base model's play.\n\n{kinds}\n"
+    )
+
+
 def games_folder(root: Path, official: bool) -> str | None:
     """Name of the folder under 08_reporting that holds results on generated or on official games; None without any."""
     names = sorted(path.parent.name for path in (root / "08_reporting").glob("*/base_evaluation.json"))
@@ -186,6 +240,7 @@ def report(seeds: Sequence[int], root: Path, official: bool, costs: dict[str, di
         parts.append(f"Difference, with Newcombe's 95 % interval.\n\n{markdown_table((columns, gaps))}\n")
         columns = ["Seed", "Model", "Similarity", "Exact", "With tags"]
         parts.append(f"World model, on held-out transitions.\n\n{markdown_table((columns, known))}\n")
+    parts.append(learning_part(seeds, root))
     rows = [[key, f"{v['wall'] / 60:.1f}", f"{v['cpu'] / 60:.1f}", f"{v['gigabytes']:.1f}"] for key, v in costs.items()]
     columns = ["Seed/step", "Wall minutes", "CPU minutes", "GB at most"]
     parts.append(f"## What it took\n\n{markdown_table((columns, rows))}\n")

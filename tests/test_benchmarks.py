@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import psutil
 import pytest
 
 from worldwise.stages.acting_scores import ActingScore
+from worldwise.stages.difficulty import DifficultyReport
 from worldwise.stages.intervals import counted
+from worldwise.stages.world_model_scores import WorldModelReport, WorldModelScore
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -108,6 +111,39 @@ def test_the_main_job_reports_what_there_is(benchmark: Any, tmp_path: Path) -> N
     assert main_job.difference_rows(3, {"base": evaluation(20), "rwml": evaluation(22)})[0][4] == "no"
     assert main_job.games_folder(tmp_path, official=True) is None
     assert "# The main job over seeds" in main_job.report([0, 1], tmp_path, True, {})
+
+
+def test_the_main_job_shows_what_rwml_learned(benchmark: Any, tmp_path: Path) -> None:
+    def store(name: str, content: dict[str, Any]) -> None:
+        folder = tmp_path / "seed_7" / "08_reporting" / "household" / name / "2026-01-01T00.00.00.000Z"
+        folder.mkdir(parents=True)
+        (folder / name).write_text(json.dumps(content))
+
+    def kinds(exact: dict[str, int]) -> dict[str, Any]:
+        scores = {
+            kind: WorldModelScore(similarity=0.5, text_ratio=0.5, exact=counted(own, 20), parsed=counted(20, 20))
+            for kind, own in exact.items()
+        }
+        report = WorldModelReport(model="x", overall=scores["open"], by_kind=scores, by_split={})
+        return {"world_model": report.model_dump()}
+
+    difficulty = DifficultyReport(
+        **{name: 0 for name in DifficultyReport.model_fields if name not in {"easy_by_kind", "in_band"}},
+        easy_by_kind={},
+        in_band=True,
+    )
+    changed = {"easy_share": 0.285, "tau_d": 0.026, "kept": 800, "transitions_main": 1000}
+    main_job = benchmark("main_job")
+    assert main_job.learning_part([7], tmp_path) == "", "nothing is there yet"
+    store("base_evaluation.json", kinds({"open": 5, "take": 20}))
+    assert main_job.learning_part([7], tmp_path) == "", "RWML has not run yet"
+    store("rwml_evaluation.json", kinds({"open": 15, "take": 20}))
+    store("difficulty_metrics.json", difficulty.model_copy(update=changed).model_dump())
+    rwml = {"tau_d": 0.02, "mixed_groups": 0.25, "reward_first": 0.4, "reward_last": 0.6}
+    store("rwml_curves.json", {"summary": rwml, "rows": []})
+    text = main_job.learning_part([6, 7], tmp_path)
+    assert "| 7 | 28.5 % | 0.026 | 800 of 1000 | 0.02 | 25 % | 0.40 to 0.60 |" in text
+    assert "| 7 | open | 25 % (5/20) | 75 % (15/20) |" in text
 
 
 def test_costs_count_processes_that_nobody_waits_for(benchmark: Any) -> None:
