@@ -49,7 +49,7 @@ def learning_curve(sign: float, iterations: int, config: LearnerConfig) -> list[
     curve = []
     for _ in range(iterations):
         answers, rows = _play(learner, rng)
-        assert learner.check_sampler_gap(rows) < 1e-5
+        assert learner.check_sampler_gap(rows).largest < 1e-5
         rewards = np.array([float(a == 10 + 2 * q) for q, drawn in enumerate(answers) for a in drawn])
         curve.append(float(rewards.mean()))
         advantages = sign * grpo(rewards, [row.group_id for row in rows])

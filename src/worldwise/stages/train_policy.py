@@ -22,6 +22,7 @@ from worldwise.stages.playing import curve_numbers, play_plans
 from worldwise.stages.policy_rows import EstimatorConfig, group_numbers, policy_sequences, turn_advantages
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.training.learner import Learner, LearnerConfig
+from worldwise.training.sampler_gap import SamplerGap
 from worldwise.worlds.contract import Task
 
 _logger = logging.getLogger(__name__)
@@ -48,9 +49,10 @@ class PolicyConfig(EstimatorConfig):
         probe_every: play the probe tasks after every so many iterations; 0 = never.
         probe_temperature: of the probe's responses.
         store_every: keep the episodes of every so many iterations beside those of the last; 0 = the last alone.
-        sampler_gap: largest difference of log-probabilities between sampler and learner, nats per token,
-            looked at before the first update; None only measures it (bfloat16 samplers). Float32 noise
-            alone makes about 3e-6; a wrong mask, position or temperature makes 1e-2 and more.
+        sampler_gap: largest mean difference of log-probabilities between sampler and learner, nats per token,
+            looked at before the first update (a single token may differ by 100 times as much); None only measures
+            it (bfloat16 samplers). Rounding in float32 alone makes about 1e-7, and 1e-5 in a single token; a wrong
+            mask, position or temperature makes 1e-2 and more.
         max_minutes: stop before an iteration that would begin after so many minutes; None = no limit.
     """
 
@@ -88,8 +90,9 @@ class PolicyResult:
         checkpoint: the trained weights.
         curve: one row per iteration.
         summary: numbers of the whole run: `iterations`, `episodes`, `seconds`, `seconds_rollout`,
-            `seconds_update`, `seconds_rest`, `sampler_gap`, `best_running_success`, `best_step`,
-            `restored_best` (1 if the best weights were put back), `stopped_early`.
+            `seconds_update`, `seconds_rest`, `sampler_gap` and `sampler_gap_largest` (nats per token),
+            `best_running_success`, `best_step`, `restored_best` (1 if the best weights were put back),
+            `stopped_early`.
     """
 
     checkpoint: Checkpoint
@@ -176,7 +179,7 @@ class _Loop:
         self.keeper = WeightKeeper(checkpoint.model)
         self.state = LoopState()
         self.fallen = False
-        self.gap = 0.0
+        self.gap = SamplerGap(0.0, 0.0)
 
     def iterate(self) -> tuple[list[Episode], dict[str, float]]:
         """One iteration: play, advantages, update. Returns its episodes and its row of the curve."""
@@ -232,7 +235,8 @@ class _Loop:
             "episodes": float(state.step * self.config.tasks_per_iteration * self.config.group_size),
             "seconds": state.seconds,
             **parts,
-            "sampler_gap": self.gap,
+            "sampler_gap": self.gap.mean,
+            "sampler_gap_largest": self.gap.largest,
             "best_running_success": max((row["running_success"] for row in rows), default=0.0),
             "best_step": float(state.best_step),
             "restored_best": float(restore),

@@ -27,6 +27,7 @@ from worldwise.training.errors import LearnerError
 from worldwise.training.forward import score_tokens
 from worldwise.training.metrics import Means
 from worldwise.training.minibatch import PolicyBatch, concatenate, policy_batch, responses, role_weights, split_by_group
+from worldwise.training.sampler_gap import SamplerGap, checked_gap
 from worldwise.training.schedule import learning_rate_factor
 
 __all__ = ["Learner", "LearnerConfig", "LearnerError"]
@@ -211,7 +212,7 @@ class Learner:
         return results
 
     @torch.no_grad()
-    def check_sampler_gap(self, sequences: Sequence[TrainingSequence], limit: float = 1e-5) -> float:
+    def check_sampler_gap(self, sequences: Sequence[TrainingSequence], limit: float = 1e-5) -> SamplerGap:
         """Compare recorded behaviour log-probabilities with the learner's own, before the first step on them.
 
         Always computed in float32, so that a wrong mask, position, temperature or restriction shows whatever
@@ -219,33 +220,23 @@ class Learner:
 
         Args:
             sequences: rows sampled with the present weights.
-            limit: largest difference allowed, in nats per token, or as a share of the recorded value where
-                that is beyond 1 nat (rounding grows with it). 1e-5 is right for float32 samplers; bfloat16
-                samplers differ by up to 0.3 (give `math.inf` to only measure).
+            limit: see `sampler_gap.checked_gap`; differences beyond 1 nat count as a share of the recorded value,
+                since rounding grows with it.
 
         Returns:
-            The largest such difference over the response tokens; 0 without any.
+            The differences over the response tokens; zeros without any.
 
         Raises:
-            LearnerError: the difference is above `limit`, or not a number.
+            LearnerError: a difference is above its limit, or not a number.
         """
         rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
         recorded = concatenate(row.sequence.logprobs[row.scored] for row in rows)
         if len(recorded) == 0:
-            return 0.0
+            return SamplerGap(0.0, 0.0)
         with self._threads():
             gaps = np.abs(self._score(rows, precise=True).cpu().numpy() - recorded)
         gaps /= np.maximum(1.0, np.abs(recorded))
-        gap = float(gaps.max())
-        if not gap <= limit:
-            names = [row.sequence.sequence_id for row in rows for _ in row.scored]
-            worst = int(np.argmax(np.where(np.isnan(gaps), np.inf, gaps)))
-            raise LearnerError(
-                f"sampler and learner disagree by {gap:.3g} nats a token (limit {limit:g}), most in sequence "
-                f"{names[worst]}: check that they share weights, precision, temperature and allowed ids, and that "
-                "top_p = 1 and min_p = 0; for a bfloat16 sampler raise the limit and set old_logprobs='learner'"
-            )
-        return gap
+        return checked_gap(gaps, [row.sequence.sequence_id for row in rows for _ in row.scored], limit)
 
     def finish(self) -> None:
         """End the training: an adapter is merged into the weights and the model is a plain one again.
