@@ -62,7 +62,7 @@ class TrainConfig(FrozenConfig):
     weight_decay: float = Field(0.05, ge=0.0)
     warmup_steps: int = Field(100, ge=0)
     decay_share: float = Field(0.7, ge=0.0, le=1.0)
-    observation_weight: float = Field(0.02, ge=0.0)
+    observation_weight: float = Field(0.1, ge=0.0)
     prediction_share: float = Field(0.1, ge=0.0, le=1.0)
     prediction_weight: float = Field(0.2, ge=0.0)
     passes: int = Field(2, ge=1)
