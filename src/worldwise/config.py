@@ -13,6 +13,16 @@ class FrozenConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
 
+class Cosmetic:
+    """Marks a field of a configuration that changes no result: `threads: Annotated[int, COSMETIC]`.
+
+    What is stored stays valid when such a field changes.
+    """
+
+
+COSMETIC = Cosmetic()
+
+
 def derive_seed(*parts: int | str) -> int:
     """A 63-bit seed from named parts, for example (seed, "collect", iteration, task_id, sample, turn).
 

@@ -1,6 +1,7 @@
 """Project settings, see https://docs.kedro.org/en/stable/configure/settings/."""
 
 from worldwise.config_loader import WorldwiseConfigLoader
+from worldwise.hooks.beside import BesideHooks
 from worldwise.hooks.environment import EnvironmentHooks
 from worldwise.hooks.interrupt import InterruptHooks
 from worldwise.hooks.preflight import PreflightHooks
@@ -16,6 +17,7 @@ HOOKS = (
     UnstoredHooks(),
     InterruptHooks(),
     EnvironmentHooks(),
+    BesideHooks(),
     VersionHooks(),
     PreflightHooks(),
 )

@@ -52,17 +52,23 @@ def test_what_is_stored_comes_back(kind: Kind, tmp_path: Path) -> None:
     assert dataset.exists()
     back = dataset.load()
     assert back.equals(CONTENTS[kind]) if isinstance(back, pd.DataFrame) else back == CONTENTS[kind]
-    assert [path.name for path in (tmp_path / "result" / VERSION).iterdir()] == ["result"]
+    assert sorted(path.name for path in (tmp_path / "result" / VERSION).iterdir()) == ["_manifest.json", "result"]
     with pytest.raises(DatasetError, match="must not exist"):
         dataset.save(CONTENTS[kind])
 
 
+@pytest.mark.parametrize("writes", [0, 1])
 @pytest.mark.parametrize("kind", CONTENTS)
-def test_a_disk_that_is_full_leaves_no_version(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_leaves_no_version(
+    kind: Kind, writes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full when the file itself is written, or its manifest."""
+
     def full_disk(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full_disk)
+    calls = iter(range(10))
+    monkeypatch.setattr(os, "fsync", lambda file: None if next(calls) < writes else full_disk(file))
     dataset = _dataset(kind, tmp_path)
     with pytest.raises(DatasetError, match=r"cannot store .*result: .*No space left on device; free some space"):
         dataset.save(CONTENTS[kind])

@@ -18,6 +18,7 @@ from worldwise.cli.run import _known_names
 from worldwise.cli.worldwise import worldwise
 from worldwise.generation.models import save_model, weight_count
 from worldwise.generation.tiny import Architecture, tiny_model, tiny_tokenizer
+from worldwise.ledger.manifest import Provenance, write_manifest
 from worldwise.pipelines.parameters import validated
 
 Invoke = Callable[..., Result]
@@ -47,7 +48,7 @@ def test_help_is_light() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    for command in ("check-world", "data", "doctor", "play"):
+    for command in ("check-world", "data", "doctor", "lineage", "plan", "play", "store", "sweep"):
         assert command in result.stdout
 
 
@@ -85,7 +86,9 @@ def test_play_a_model(invoke: Invoke, tiny_folder: Path) -> None:
 
 def test_play_a_stored_model(invoke: Invoke, tiny_folder: Path, tmp_path: Path) -> None:
     version = "2026-01-01T00.00.00.000Z"
-    shutil.copytree(tiny_folder, tmp_path / "06_models/household/base_model" / version / "base_model")
+    folder = tmp_path / "06_models/household/base_model" / version / "base_model"
+    shutil.copytree(tiny_folder, folder)
+    write_manifest(folder, Provenance())
     params = f"--params=data_root={tmp_path.as_posix()},agent.restrict_to_admissible=true"
     result = invoke("play", "--env=test", "--who=base_model", params)
     assert result.exit_code == 0, result.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -37,14 +36,9 @@ def test_a_signal_is_an_ordinary_error_at_the_edge_of_a_node(listening: Interrup
         interruptible(node)()
 
 
-def test_the_second_signal_only_says_so_and_the_third_ends(
-    listening: Interruption, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_second_signal_ends_at_once(listening: Interruption) -> None:
     with pytest.raises(RunInterrupted):
         os.kill(os.getpid(), signal.SIGINT)
-    with caplog.at_level(logging.WARNING):
-        os.kill(os.getpid(), signal.SIGINT)
-    assert "ending already" in caplog.text
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -17,7 +17,16 @@ from kedro.pipeline import Pipeline, node
 from kedro.runner import SequentialRunner
 
 from worldwise.hooks.unstored import UnstoredHooks
-from worldwise.ledger.publish import PublishError, is_scratch, publish_folder, scratch_folder
+from worldwise.ledger.manifest import Provenance, read_manifest
+from worldwise.ledger.provenance import set_made
+from worldwise.ledger.publish import (
+    PublishError,
+    is_scratch,
+    publish_folder,
+    record_of,
+    scratch_folder,
+    store_kept,
+)
 
 VERSION = "2026-01-01T00.00.00.000Z"
 
@@ -70,10 +79,11 @@ def test_a_scratch_folder_that_cannot_be_stored_is_kept(
         else:
             broken.setattr(os, "rename", _placing(target, errno.EXDEV))
             broken.setattr(shutil, "copyfile", _full)
-        with pytest.raises(PublishError, match=rf"is kept in .*&& mv \S+ {target}") as caught:
+        with pytest.raises(PublishError, match=rf"is kept in .*kedro worldwise store \S+ {target}") as caught:
             publish_folder(source, target)
     assert "[(" not in str(caught.value)
-    (kept,) = temporary.iterdir()
+    kept, record = sorted(temporary.iterdir())
+    assert record == record_of(kept)
     assert str(kept) in str(caught.value)
     assert not is_scratch(kept)
     assert (kept / "weights").read_text() == "trained for days"
@@ -81,6 +91,32 @@ def test_a_scratch_folder_that_cannot_be_stored_is_kept(
     assert kept.exists()
     assert not target.exists()
     assert not list(tmp_path.glob("models/*"))
+
+
+@pytest.mark.parametrize("other_disk", [False, True])
+def test_a_kept_result_is_stored_later_with_what_made_it(
+    temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_disk: bool
+) -> None:
+    target = tmp_path / "models" / VERSION / "policy"
+    made = Provenance(node="train_policy", key="abc", run_id=VERSION)
+    set_made(made)
+    try:
+        source = _result()
+    finally:
+        set_made(None)
+    with monkeypatch.context() as broken:
+        if other_disk:
+            broken.setattr(os, "rename", _placing(target, errno.EXDEV))
+        with pytest.raises(PublishError, match="No space left on device; the finished result is kept in"):
+            publish_folder(source, target, _full)
+    assert not target.exists()
+    kept, _ = sorted(temporary.iterdir())
+    assert store_kept(kept, target).made == made
+    assert (target / "weights").read_text() == "trained for days"
+    assert read_manifest(target) is not None
+    assert not list(temporary.iterdir())
+    with pytest.raises(PublishError, match="is no kept result"):
+        store_kept(target, tmp_path / "models" / VERSION / "other")
 
 
 def test_a_scratch_folder_is_copied_to_another_disk(
@@ -125,8 +161,9 @@ def test_all_results_of_a_node_are_kept_when_one_cannot_be_stored(
     with caplog.at_level(logging.ERROR):
         manager.hook.on_pipeline_error(error=caught.value, **common)
     assert (tmp_path / "data" / "first" / VERSION / "first").is_dir()
-    (kept,) = temporary.iterdir()
-    assert kept.name.startswith("worldwise-kept-model-")
+    kept, record = sorted(temporary.iterdir())
+    assert record == record_of(kept)
+    assert kept.name.startswith(f"worldwise-kept-{os.getpid()}-model-")
     assert f"model was not stored; the finished result is kept in {kept}" in caplog.text
     assert str(tmp_path / "data" / "model" / VERSION / "model") in caplog.text
     assert "first was not stored" not in caplog.text

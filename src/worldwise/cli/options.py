@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,9 @@ from kedro.framework.startup import ProjectMetadata
 from worldwise.cli.run import ShortError, explained
 
 if TYPE_CHECKING:
+    from kedro.framework.context import KedroContext
+    from kedro.io import DataCatalog
+
     from worldwise.worlds.contract import WorldFamily
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -100,6 +104,29 @@ def _loader(metadata: ProjectMetadata, env: str | None, params: dict[str, Any]) 
         conf_source=str(source), env=env, runtime_params=params, **settings.CONFIG_LOADER_ARGS
     )
     return loader
+
+
+@contextmanager
+def project_context(
+    metadata: ProjectMetadata, env: str | None, params: dict[str, Any] | None = None
+) -> Iterator[tuple[KedroContext, DataCatalog]]:
+    """The project as a run would see it: its configuration, which is checked, and its catalog.
+
+    Raises:
+        ShortError: the configuration is not valid.
+    """
+    from kedro.framework.session import KedroSession
+    from kedro.io import DataCatalog
+
+    given = params or {}
+    with short_errors():
+        session = KedroSession.create(metadata.project_path, save_on_close=False, env=env, runtime_params=given)
+        assert isinstance(session, KedroSession)
+        with session:
+            context = session.load_context()
+            catalog = context.catalog
+            assert isinstance(catalog, DataCatalog)
+            yield context, catalog
 
 
 class short_errors:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from kedro.framework.startup import ProjectMetadata
 
-from worldwise.cli.options import blocks, check_split, configured, data_root, family, short_errors
+from worldwise.cli.options import blocks, check_split, configured, data_root, family, project_context, short_errors
 
 SCRIPTED = ("oracle", "random")
 
@@ -110,13 +110,10 @@ def _model_folder(
 def _stored(metadata: ProjectMetadata, who: str, env: str, params: dict[str, Any]) -> Path:
     """The newest version of a stored model."""
     from kedro.framework.project import pipelines
-    from kedro.framework.session import KedroSession
 
     from worldwise.datasets.checkpoint import CheckpointDataset
 
-    with KedroSession.create(metadata.project_path, save_on_close=False, env=env, runtime_params=params) as session:
-        assert isinstance(session, KedroSession)
-        catalog = session.load_context().catalog
+    with project_context(metadata, env, params) as (_, catalog):
         outputs = sorted({name for pipeline in pipelines.values() for name in pipeline.all_outputs()})
         datasets = {name: catalog.get(name) for name in outputs}
         models = {name: dataset for name, dataset in datasets.items() if isinstance(dataset, CheckpointDataset)}

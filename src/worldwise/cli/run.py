@@ -79,6 +79,8 @@ def _run(**options: Any) -> Any:
     # `--pipeline` is what the README says and stays understood; its deprecation is not the user's business.
     warnings.filterwarnings("ignore", message="Option '--pipeline'", category=KedroDeprecationWarning)
     assert kedro_run.callback is not None
+    if options.get("is_async"):
+        raise ShortError("--async is not supported: what is stored would not know which node made it")
     try:
         return kedro_run.callback(**options)
     except click.ClickException:

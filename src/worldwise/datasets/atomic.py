@@ -5,27 +5,23 @@ As Kedro has them they write in place: after a full disk half a file would stand
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kedro.io.core import AbstractVersionedDataset, DatasetError, VersionNotFoundError
+from kedro.io.core import DatasetError, VersionNotFoundError
 from kedro_datasets import json, pandas, plotly, text
 
+from worldwise.datasets.complete import CompleteVersions
 from worldwise.files import whole_file
 from worldwise.tracking.interruption import RunInterrupted
-
-if TYPE_CHECKING:
-    _Dataset = AbstractVersionedDataset[Any, Any]
-else:
-    # Kedro wraps the __init__ of every class below its own, and would call that of a mix-in in the dataset's place.
-    _Dataset = object
 
 
 class StoreError(DatasetError):
     """A file cannot be stored or read; the message names it and says what to do."""
 
 
-class AtomicFile(_Dataset):
+class AtomicFile(CompleteVersions):
     """Put before a dataset of one file: what that dataset saves goes to a hidden name first and is renamed at the end.
 
     Kedro finds versions as `<filepath>/*/<name>`, so it never takes what is unfinished for a version.
@@ -57,6 +53,7 @@ class AtomicFile(_Dataset):
         try:
             with whole_file(target) as part:
                 self.write(data, part)
+            self._commit_or_remove(target)
         except (OSError, DatasetError) as error:
             reason = _reason(error)
             fix = (
@@ -65,6 +62,15 @@ class AtomicFile(_Dataset):
                 else ""
             )
             raise StoreError(f"cannot store {target}: {reason}{fix}. Nothing was stored") from error
+
+    def _commit_or_remove(self, target: Path) -> None:
+        try:
+            self.commit(target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            with suppress(OSError):
+                target.parent.rmdir()
+            raise
 
     def write(self, data: Any, path: Path) -> None:
         """Writes `data` to `path`, as the dataset behind this class does."""

@@ -9,6 +9,7 @@ from typing import Any
 from kedro.io.core import AbstractVersionedDataset, DatasetError, Version
 from kedro_datasets._typing import JSONPreview
 
+from worldwise.datasets.complete import CompleteVersions
 from worldwise.ledger.publish import PublishError, publish_folder
 
 
@@ -16,7 +17,7 @@ class FolderError(DatasetError):
     """A stored folder is missing something, or a folder cannot be stored."""
 
 
-class FolderDataset(AbstractVersionedDataset[Path, Path]):
+class FolderDataset(CompleteVersions, AbstractVersionedDataset[Path, Path]):
     """A folder of files. Saving takes a prepared folder over, loading returns the stored folder's path.
 
     Only paths travel between nodes: weights and episodes are never copied through memory, and a worker
@@ -52,7 +53,7 @@ class FolderDataset(AbstractVersionedDataset[Path, Path]):
         """
         self.check(data)
         try:
-            publish_folder(data, self.target())
+            publish_folder(data, self.target(), self.commit)
         except PublishError as error:
             raise FolderError(str(error)) from error
 
@@ -74,9 +75,6 @@ class FolderDataset(AbstractVersionedDataset[Path, Path]):
         """A JSON text that says what the folder holds."""
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         return json.dumps({str(path.relative_to(folder)): path.stat().st_size for path in files})
-
-    def _exists(self) -> bool:
-        return Path(self._get_load_path()).is_dir()
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": str(self._filepath), "version": self._version}

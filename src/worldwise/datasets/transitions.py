@@ -41,8 +41,5 @@ class TransitionsDataset(AtomicFile, AbstractVersionedDataset[list[Transition], 
         rows = [[getattr(item, name) for name in _SHOWN] for item in self.load()[:nrows]]
         return TablePreview({"index": list(range(len(rows))), "columns": list(_SHOWN), "data": rows})
 
-    def _exists(self) -> bool:
-        return Path(self._get_load_path()).is_file()
-
     def _describe(self) -> dict[str, Any]:
         return {"filepath": str(self._filepath), "version": self._version}

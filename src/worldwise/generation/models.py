@@ -147,6 +147,17 @@ def _at_hand(config: ModelConfig, cache_folder: Path | None) -> Path | None:
     return hub.cached(name, config.revision)
 
 
+def source_of(config: ModelConfig) -> Path | None:
+    """The files that decide what the configured model is; None where a hub has them, by name and revision.
+
+    Raises:
+        ModelError: as `folder_at_hand`; also an absent package.
+    """
+    if config.name == SMOLLM2:
+        return _smollm2_source()
+    return folder_at_hand(config) if config.name == EMBEDDED or hub.existing_folder(config.name) else None
+
+
 def resolve_device(device: str, parameter: str = "model.device") -> torch.device:
     """`auto` as the device that is there; any other name as it is.
 

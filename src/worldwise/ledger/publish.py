@@ -8,12 +8,15 @@ import os
 import shlex
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from worldwise.files import flush, nearest, part_of
+from worldwise.ledger.manifest import Manifest, Provenance, write_manifest
+from worldwise.ledger.provenance import made_now
 
-_SCRATCH_PREFIX = "worldwise-scratch-"
+SCRATCH_PREFIX = "worldwise-scratch-"
 _KEPT_PREFIX = "worldwise-kept-"
 
 
@@ -27,14 +30,22 @@ def scratch_folder(name: str) -> Path:
     `publish_folder` moves a scratch folder and copies any other, so that a result written here is never
     written twice. It lies in the system's folder for temporary files (TMPDIR).
     """
-    folder = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{name}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{os.getpid()}-{name}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(record_of(folder).unlink, missing_ok=True)
+    # Written before anything else: a full disk must not part a kept result from what made it.
+    record_of(folder).write_text(made_now().model_dump_json(), encoding="utf-8")
     return folder
+
+
+def record_of(folder: Path) -> Path:
+    """The file beside a scratch folder that says what makes its content."""
+    return folder.with_name(f"{folder.name}.json")
 
 
 def is_scratch(folder: Path) -> bool:
     """Whether `folder` was made by `scratch_folder`."""
-    return folder.name.startswith(_SCRATCH_PREFIX) and folder.parent == Path(tempfile.gettempdir())
+    return folder.name.startswith(SCRATCH_PREFIX) and folder.parent == Path(tempfile.gettempdir())
 
 
 def keep_scratch(folder: Path, target: Path) -> str:
@@ -44,17 +55,42 @@ def keep_scratch(folder: Path, target: Path) -> str:
         In words where it lies now, and how to put it in place.
     """
     # What is removed at the end of the process goes by its name.
-    kept = folder.with_name(_KEPT_PREFIX + folder.name.removeprefix(_SCRATCH_PREFIX))
+    kept = folder.with_name(_KEPT_PREFIX + folder.name.removeprefix(SCRATCH_PREFIX))
     folder.rename(kept)
-    parent, source, place = (shlex.quote(str(path)) for path in (target.parent, kept, target))
-    return f"the finished result is kept in {kept}: once there is room, mkdir -p {parent} && mv {source} {place}"
+    with suppress(FileNotFoundError):
+        record_of(folder).rename(record_of(kept))
+    command = shlex.join(["kedro", "worldwise", "store", str(kept), str(target)])
+    return f"the finished result is kept in {kept}: once there is room, {command}"
 
 
-def publish_folder(source: Path, target: Path) -> None:
+def store_kept(kept: Path, target: Path) -> Manifest:
+    """Puts what `keep_scratch` kept in its place, with what it knows of its making.
+
+    Raises:
+        PublishError: it is no kept result, the target exists, or the disk refused again; it is still kept then.
+    """
+    if not kept.is_dir() or not kept.name.startswith(_KEPT_PREFIX):
+        raise PublishError(f"{kept} is no kept result: those are folders named {_KEPT_PREFIX}...")
+    made = Provenance()
+    if record_of(kept).is_file():
+        made = Provenance.model_validate_json(record_of(kept).read_text(encoding="utf-8"))
+    found: list[Manifest] = []
+    publish_folder(kept, target, lambda stored: found.append(write_manifest(stored, made)))
+    shutil.rmtree(kept)
+    record_of(kept).unlink(missing_ok=True)
+    return found[0]
+
+
+def publish_folder(source: Path, target: Path, commit: Callable[[Path], object] | None = None) -> None:
     """Puts the content of `source` at `target` so that `target` is complete from its first moment on.
 
     A scratch folder is renamed, which a file system does in one step. Any other, and one on another file system,
     is copied to a hidden sibling of `target` first. A scratch folder is used up; any other source stays as it is.
+
+    Args:
+        source: the folder.
+        target: its place.
+        commit: called with `target` once it stands there; where the disk refuses that, `target` goes again.
 
     Raises:
         PublishError: no such source, the target exists, or the disk refused. A scratch folder is kept then, and the
@@ -72,6 +108,8 @@ def publish_folder(source: Path, target: Path) -> None:
             shutil.copytree(source, part)
             flush(part)
             part.rename(target)
+        if commit is not None:
+            _commit(source, target, commit)
     except OSError as error:
         kept = f"; {keep_scratch(source, target)}" if is_scratch(source) else ""
         raise PublishError(f"cannot store {source} at {target}: {_reason(error)}{kept}") from error
@@ -83,6 +121,19 @@ def publish_folder(source: Path, target: Path) -> None:
                 target.parent.rmdir()
     if is_scratch(source):
         shutil.rmtree(source, ignore_errors=True)
+        record_of(source).unlink(missing_ok=True)
+
+
+def _commit(source: Path, target: Path, commit: Callable[[Path], object]) -> None:
+    """Calls `commit`; an error leaves everything as it was before `target`."""
+    try:
+        commit(target)
+    except BaseException:
+        if source.exists():
+            shutil.rmtree(target)
+        else:
+            target.rename(source)
+        raise
 
 
 def _reason(error: OSError) -> str:

@@ -59,7 +59,13 @@ def check_storage(
         )
     findings = list(_versions(catalog, run_params))
     if not run_params.get("only_missing_outputs"):
-        findings += _inputs(pipeline, catalog)
+        findings += missing_inputs(pipeline, catalog)
+    runner = str(run_params.get("runner") or None)
+    if runner != "None" and "SequentialRunner" not in runner:
+        findings.append(
+            "--runner takes SequentialRunner alone: a stage shares the machine among its own processes "
+            "(compute.workers), and what is stored says which node made it"
+        )
     findings += check_room(pipeline, catalog, blocks, data_root)
     if findings:
         raise InputError(*findings)
@@ -78,7 +84,8 @@ def _known(dataset: AbstractVersionedDataset[Any, Any]) -> str:
     return ", ".join(dataset.list_versions(full_path=False)) or "none"
 
 
-def _inputs(pipeline: Pipeline, catalog: DataCatalog) -> Iterator[str]:
+def missing_inputs(pipeline: Pipeline, catalog: DataCatalog) -> Iterator[str]:
+    """One finding for each input of a pipeline that it does not make itself and that is not stored."""
     for name in sorted(pipeline.inputs()):
         if name.startswith("params:") or name == "parameters":
             continue

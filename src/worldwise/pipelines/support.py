@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 
 from worldwise.agents.config import AgentConfig
 from worldwise.ledger.publish import scratch_folder
+from worldwise.ledger.workspace import workspace
 from worldwise.pipelines.parameters import ComputeConfig
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages.actor import Checkpoint, StageContext
+from worldwise.stages.saving import SavesNothing
 from worldwise.tracking.listeners import reporter
 from worldwise.worlds.registry import WorldConfig, make_family
 
@@ -29,7 +31,8 @@ def stage_context(
     seed: int, world: WorldConfig, agent: AgentConfig, rollout: RolloutConfig, compute: ComputeConfig
 ) -> StageContext:
     """What all stages of a run share; it tells those who listen to the node that calls this."""
-    return StageContext(make_family(world.name, world), agent, rollout, seed, reporter(), compute.workers)
+    family = make_family(world.name, world)
+    return StageContext(family, agent, rollout, seed, reporter(), compute.workers, workspace() or SavesNothing())
 
 
 def in_context(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -55,6 +58,12 @@ def in_context(function: Callable[..., Result]) -> Callable[..., Result]:
     node_function.__signature__ = signature  # type: ignore[attr-defined]
     node_function.__annotations__ = {name: found.annotation for name, found in signature.parameters.items()}
     return node_function
+
+
+def growing_folder(name: str) -> Path:
+    """A folder that a node fills while it runs; a node that was killed finds it again as it was."""
+    found = workspace()
+    return scratch_folder(name) if found is None else found.place(name)
 
 
 def stored(checkpoint: Checkpoint) -> Path:

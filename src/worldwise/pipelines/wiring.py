@@ -9,6 +9,7 @@ from kedro.pipeline import node as kedro_node
 from kedro.pipeline.node import Node
 
 from worldwise.tracking.interruption import interruptible
+from worldwise.tracking.reuse import handing_on
 
 
 def node(
@@ -19,5 +20,8 @@ def node(
     name: str,
     tags: str | list[str] | None = None,
 ) -> Node:
-    """A named node that Ctrl-C and SIGTERM end in order, whatever its function catches meanwhile."""
-    return kedro_node(interruptible(function), inputs, outputs, name=name, tags=tags)
+    """A named node that Ctrl-C and SIGTERM end in order, whatever its function catches meanwhile.
+
+    It hands on what another run has made meanwhile where the ledger says so.
+    """
+    return kedro_node(interruptible(handing_on(function)), inputs, outputs, name=name, tags=tags)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Annotated
 
 from pydantic import Field
 
-from worldwise.config import FrozenConfig, derive_seed
+from worldwise.config import COSMETIC, FrozenConfig, derive_seed
 from worldwise.worlds.contract import Task
 
 
@@ -44,7 +45,7 @@ class RolloutConfig(FrozenConfig):
     min_p: float = Field(0.0, ge=0.0, lt=1.0)
     step_timeout_s: float = Field(0.0, ge=0.0)
     episode_timeout_s: float = Field(0.0, ge=0.0)
-    failures_max: float = Field(0.1, ge=0.0, le=1.0)
+    failures_max: Annotated[float, COSMETIC] = Field(0.1, ge=0.0, le=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from worldwise.rollouts.config import RolloutConfig
 from worldwise.rollouts.workers import WorkerPool, worker_count
 from worldwise.stages.errors import StageError
 from worldwise.stages.reporter import Reporter, Silent
+from worldwise.stages.saving import Saver, SavesNothing
 from worldwise.worlds.contract import WorldFamily
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class StageContext:
         reporter: hears how the stage is going.
         workers: processes that play and predict; 1 = this one alone, None = one per core on a CPU (see
             `worker_count`). The episodes are the same.
+        saver: keeps where the stage stands, so that one that was killed goes on.
     """
 
     family: WorldFamily
@@ -87,6 +89,7 @@ class StageContext:
     seed: int
     reporter: Reporter = field(default_factory=Silent)
     workers: int | None = 1
+    saver: Saver = field(default_factory=SavesNothing)
 
 
 @dataclass(frozen=True, slots=True)

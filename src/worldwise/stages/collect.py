@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import Field
 
@@ -15,6 +16,10 @@ from worldwise.stages.playing import play_plans, sound
 from worldwise.worlds.contract import Task
 
 STAGE = "collect"
+
+BLOCK_PER_SLOT = 8
+"""Episodes are played in blocks of so many per slot. No episode of a block begins before those of the last one have
+ended, so what a collection that goes on plays does not depend on where it was stopped."""
 
 
 class CollectConfig(FrozenConfig):
@@ -35,8 +40,17 @@ class CollectConfig(FrozenConfig):
     cleaning: CleaningRules = Field(default_factory=CleaningRules)
 
 
+def block_size(context: StageContext) -> int:
+    """Episodes in a block; the same whatever the number of workers."""
+    return BLOCK_PER_SLOT * context.rollout.slots
+
+
 def collect_episodes(
-    checkpoint: Checkpoint, tasks: Sequence[Task], config: CollectConfig, context: StageContext
+    checkpoint: Checkpoint,
+    tasks: Sequence[Task],
+    config: CollectConfig,
+    context: StageContext,
+    before: Iterable[Episode] = (),
 ) -> Iterator[Episode]:
     """Play every task `episodes_per_task` times; yields episodes in the order of the tasks, as they finish.
 
@@ -46,17 +60,25 @@ def collect_episodes(
         checkpoint: the weights that play.
         tasks: what to play; the first `config.tasks` of them are used.
         config, context: settings.
+        before: the first episodes, whole blocks of them, where they were played earlier: they are not played again.
 
     Raises:
         StageError: too many episodes ended in failures of world or engine (`rollout.failures_max`).
     """
     plans = plan_groups(tasks[: config.tasks], config.episodes_per_task, STAGE, 0, context.seed, config.temperature)
     stats = RolloutStats()
-    solved = 0
+    solved, done, failed = 0, 0, Counter[str]()
+    for episode in before:
+        solved, done = solved + episode.success, done + 1
+        failed.update([] if episode.reward_valid else [episode.termination.value])
+    size = block_size(context)
     with make_actor(checkpoint, context) as actor:
-        episodes = play_plans(actor, plans, context, config.max_turns, stats=stats)
-        watched = sound(episodes, len(plans), STAGE, context.rollout.failures_max)
-        for number, episode in enumerate(watched, start=1):
+        blocks = (plans[start : start + size] for start in range(done, len(plans), size))
+        episodes = (
+            episode for block in blocks for episode in play_plans(actor, block, context, config.max_turns, stats=stats)
+        )
+        watched = sound(episodes, len(plans), STAGE, context.rollout.failures_max, failed)
+        for number, episode in enumerate(watched, start=done + 1):
             solved += episode.success
             context.reporter.progress(number, len(plans), f"{solved} solved")
             yield episode

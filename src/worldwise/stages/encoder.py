@@ -141,6 +141,15 @@ def check_encoder(config: EncoderConfig) -> None:
         raise StageError(named if config.name == PACKAGED else f"{named}; or use {PACKAGED!r}") from error
 
 
+def source_of(config: EncoderConfig) -> Path | None:
+    """The folder of the configured encoder; None where a hub has it, by name.
+
+    Raises:
+        ModelError: the package is not installed, or a name that is no folder and can be no hub id.
+    """
+    return _folder(config.name)
+
+
 def _load(config: EncoderConfig) -> SentenceTransformer:
     # Imported here: it takes seconds and only stages that embed need it.
     from sentence_transformers import SentenceTransformer

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from worldwise.stages.base_model.encoding import PlayEncoder, Row
 from worldwise.stages.base_model.play import PlayConfig, Transcript, play_episodes
 from worldwise.stages.errors import StageError
 from worldwise.stages.reporter import CurveRecorder
+from worldwise.stages.saving import TrainingState, resumed
 from worldwise.stages.supervised import Curve
 from worldwise.training.learner import Learner, LearnerConfig
 from worldwise.worlds.household.family import HouseholdFamily
@@ -174,7 +175,10 @@ def _train(
 ) -> Curve:
     learner = Learner(checkpoint.model, config.learner, config.updates, seed=derive_seed(seed, "adapter"))
     recorder = CurveRecorder(context.reporter)
-    for update, batch in enumerate(_batches(rows, config.batch)):
+    state = TrainingState(learner, recorder)
+    resumed(state, context.saver)
+    for update in range(state.loop.step, config.updates):
+        batch = rows[update * config.batch : (update + 1) * config.batch]
         begun = time.perf_counter()
         sequences = [_sequence(row, f"{VERSION}/{update}/{place}") for place, row in enumerate(batch)]
         metrics = learner.supervised_update(sequences, weights=[row.weights for row in batch])
@@ -182,13 +186,11 @@ def _train(
         rest = {f"learner_{name}": value for name, value in metrics.items()}
         recorder.log({**shown, **rest, "seconds": time.perf_counter() - begun}, update)
         recorder.progress(update + 1, config.updates, f"loss {shown['loss']:.3f}")
+        state.loop.step = update + 1
+        if context.saver.due():
+            context.saver.save(state.write)
     learner.finish()
     return recorder.rows
-
-
-def _batches(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
 
 
 def _sequence(row: Row, name: str) -> TrainingSequence:

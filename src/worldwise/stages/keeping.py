@@ -57,11 +57,11 @@ class WeightKeeper:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model
-        self._kept: dict[str, torch.Tensor] = {}
+        self.kept: dict[str, torch.Tensor] = {}
 
     def keep(self) -> None:
         """Copy the present weights (instead of those kept before)."""
-        self._kept = {name: value.detach().to("cpu", copy=True) for name, value in self._model.state_dict().items()}
+        self.kept = {name: value.detach().to("cpu", copy=True) for name, value in self._model.state_dict().items()}
 
     def restore(self) -> None:
         """Put the kept weights back.
@@ -69,6 +69,6 @@ class WeightKeeper:
         Raises:
             RuntimeError: nothing was kept.
         """
-        if not self._kept:
+        if not self.kept:
             raise RuntimeError("no weights were kept: call keep() first")
-        self._model.load_state_dict(self._kept)
+        self._model.load_state_dict(self.kept)

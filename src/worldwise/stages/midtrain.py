@@ -28,6 +28,7 @@ from worldwise.stages.keeping import LoopState, WeightKeeper
 from worldwise.stages.playing import curve_numbers, play_plans
 from worldwise.stages.predicting import Sample, check_prompts, predict, prediction_row
 from worldwise.stages.reporter import CurveRecorder
+from worldwise.stages.saving import TrainingState, resumed
 from worldwise.stages.supervised import Curve, epoch_batches, planned_updates
 from worldwise.training.learner import Learner, LearnerConfig
 from worldwise.worlds.contract import Task
@@ -159,12 +160,13 @@ def midtrain_world_model(
         raise StageError("rwml: there are no transitions to train on; collect more, or raise keep_probability")
     if config.guard_every and not guard_tasks:
         raise StageError(f"rwml: guard_every is {config.guard_every} and no guard tasks were given")
-    loop = _Loop(checkpoint.named(VERSION), transitions, guard_tasks, config, context, encoder)
     recorder = CurveRecorder(context.reporter)
+    loop = _Loop(checkpoint.named(VERSION), transitions, guard_tasks, config, context, encoder, recorder)
     with loop.actor:
-        loop.tau_d = loop.threshold(tau_data)
-        if config.guard_every:
-            recorder.log({"guard_base": loop.check()}, 0)
+        if not loop.goes_on:
+            loop.progress.others["tau_d"] = loop.threshold(tau_data)
+            if config.guard_every:
+                recorder.log({"guard_base": loop.check()}, 0)
         while loop.state.step < loop.total and not loop.finished():
             update = loop.state.step
             row = loop.update()
@@ -172,6 +174,8 @@ def midtrain_world_model(
             recorder.progress(
                 update + 1, loop.total, f"reward {row['reward']:.2f}, mixed groups {row['mixed_groups']:.0%}"
             )
+            if context.saver.due():
+                context.saver.save(loop.progress.write)
     return RwmlResult(checkpoint.named(VERSION), recorder.rows, loop.finish(recorder.rows))
 
 
@@ -185,12 +189,14 @@ class _Loop:
     config: RwmlConfig
     context: StageContext
     encoder: Encoder
-    tau_d: float = 0.0
+    recorder: CurveRecorder
     state: LoopState = field(default_factory=LoopState)
     total: int = field(init=False)
     actor: Actor = field(init=False)
     learner: Learner = field(init=False)
     keeper: WeightKeeper = field(init=False)
+    progress: TrainingState = field(init=False)
+    goes_on: bool = field(init=False)
 
     def __post_init__(self) -> None:
         config = self.config
@@ -199,9 +205,16 @@ class _Loop:
         steps = self.total * config.learner.updates
         seed = derive_seed(self.context.seed, VERSION, "adapter")
         self.learner = Learner(self.checkpoint.model, config.learner, steps, seed=seed)
+        self.keeper = WeightKeeper(self.checkpoint.model)
+        self.progress = TrainingState(self.learner, self.recorder, self.state, self.keeper)
+        self.goes_on = resumed(self.progress, self.context.saver)
         self.actor = make_actor(self.checkpoint, self.context, config.max_tokens)
         check_prompts(self.actor, self.transitions)
-        self.keeper = WeightKeeper(self.checkpoint.model)
+
+    @property
+    def tau_d(self) -> float:
+        """The threshold in force."""
+        return self.progress.others["tau_d"]
 
     def threshold(self, tau_data: float) -> float:
         """The training threshold that the configuration asks for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -53,7 +53,13 @@ def play_plans(
     )
 
 
-def sound(episodes: Iterator[Episode], planned: int, stage: str, failures_max: float) -> Iterator[Episode]:
+def sound(
+    episodes: Iterator[Episode],
+    planned: int,
+    stage: str,
+    failures_max: float,
+    before: Mapping[str, int] | None = None,
+) -> Iterator[Episode]:
     """The episodes, as long as few enough of them end in failures of world or engine.
 
     An episode that failed says nothing about the policy. Where many did, what is left is no fair sample
@@ -64,11 +70,12 @@ def sound(episodes: Iterator[Episode], planned: int, stage: str, failures_max: f
         planned: how many there will be.
         stage: for the message.
         failures_max: share of `planned` that may fail, [0, 1].
+        before: how the failed ones of the same plan ended that were played earlier, and how many did.
 
     Raises:
         StageError: more failed; at the first one too many.
     """
-    failed: Counter[str] = Counter()
+    failed = Counter(before or {})
     for episode in episodes:
         if not episode.reward_valid:
             failed[episode.termination.value] += 1

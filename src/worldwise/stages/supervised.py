@@ -16,6 +16,7 @@ from worldwise.stages.actor import Checkpoint, StageContext
 from worldwise.stages.errors import StageError
 from worldwise.stages.predicting import target_row
 from worldwise.stages.reporter import CurveRecorder
+from worldwise.stages.saving import TrainingState, resumed
 from worldwise.training.learner import Learner, LearnerConfig
 
 Curve = list[dict[str, float]]
@@ -87,7 +88,9 @@ def train_supervised(
     seed = derive_seed(context.seed, version)
     learner = Learner(checkpoint.model, config.learner, total, seed=derive_seed(seed, "adapter"))
     recorder = CurveRecorder(context.reporter)
-    for update in range(total):
+    state = TrainingState(learner, recorder)
+    resumed(state, context.saver)
+    for update in range(state.loop.step, total):
         begun = time.perf_counter()
         batch = epoch_batches(len(transitions), config.batch, update, seed)
         metrics = learner.supervised_update([target_row(transitions[index], agent) for index in batch])
@@ -95,5 +98,8 @@ def train_supervised(
         rest = {f"learner_{name}": value for name, value in metrics.items()}
         recorder.log({**shown, **rest, "seconds": time.perf_counter() - begun}, update)
         recorder.progress(update + 1, total, f"loss {shown['loss']:.3f}")
+        state.loop.step = update + 1
+        if context.saver.due():
+            context.saver.save(state.write)
     learner.finish()
     return checkpoint.named(version), recorder.rows

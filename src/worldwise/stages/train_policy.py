@@ -7,12 +7,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from worldwise.config import derive_seed
+from worldwise.config import COSMETIC, derive_seed
 from worldwise.episodes.record import Episode
 from worldwise.rollouts.config import RolloutStats, plan_groups
 from worldwise.stages.actor import Actor, Checkpoint, StageContext, make_actor
@@ -21,8 +21,8 @@ from worldwise.stages.keeping import LoopState, WeightKeeper
 from worldwise.stages.playing import curve_numbers, play_plans
 from worldwise.stages.policy_rows import EstimatorConfig, group_numbers, policy_sequences, turn_advantages
 from worldwise.stages.reporter import CurveRecorder
+from worldwise.stages.saving import TrainingState, resumed
 from worldwise.training.learner import Learner, LearnerConfig
-from worldwise.training.sampler_gap import SamplerGap
 from worldwise.worlds.contract import Task
 
 _logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class PolicyConfig(EstimatorConfig):
     probe_every: int = Field(0, ge=0)
     probe_temperature: float = Field(1.0, ge=0.0, le=10.0)
     store_every: int = Field(0, ge=0)
-    sampler_gap: float | None = Field(1e-5, gt=0.0)
+    sampler_gap: Annotated[float | None, COSMETIC] = Field(1e-5, gt=0.0)
     max_minutes: float | None = Field(None, gt=0.0)
 
     @model_validator(mode="after")
@@ -128,8 +128,8 @@ def train_policy(
         LearnerError: sampler and learner disagree.
     """
     _check(tasks, probe_tasks, config, version)
-    loop = _Loop(checkpoint.named(version), tasks, probe_tasks, config, context, version)
     recorder = CurveRecorder(context.reporter)
+    loop = _Loop(checkpoint.named(version), tasks, probe_tasks, config, context, version, recorder)
     with loop.actor:
         while loop.state.step < config.iterations and not loop.out_of_time():
             iteration = loop.state.step
@@ -141,6 +141,8 @@ def train_policy(
             last = iteration + 1 == config.iterations or loop.out_of_time()
             if store is not None and (last or (config.store_every and iteration % config.store_every == 0)):
                 store(iteration, episodes)
+            if context.saver.due():
+                context.saver.save(loop.progress.write)
     return PolicyResult(checkpoint.named(version), recorder.rows, loop.finish(recorder.rows))
 
 
@@ -168,6 +170,7 @@ class _Loop:
         config: PolicyConfig,
         context: StageContext,
         version: str,
+        recorder: CurveRecorder,
     ) -> None:
         self.config, self.context, self.version = config, context, version
         self.tasks, self.probe_tasks = tasks, probe_tasks
@@ -175,11 +178,12 @@ class _Loop:
         steps = config.iterations * config.learner.updates
         seed = derive_seed(context.seed, version, "adapter")
         self.learner = Learner(checkpoint.model, config.learner, steps, seed=seed)
-        self.actor: Actor = make_actor(checkpoint, context)
         self.keeper = WeightKeeper(checkpoint.model)
         self.state = LoopState()
-        self.fallen = False
-        self.gap = SamplerGap(0.0, 0.0)
+        self.progress = TrainingState(self.learner, recorder, self.state, self.keeper)
+        self.progress.others = {"fallen": 0.0, "sampler_gap": 0.0, "sampler_gap_largest": 0.0}
+        resumed(self.progress, context.saver)
+        self.actor: Actor = make_actor(checkpoint, context)
 
     def iterate(self) -> tuple[list[Episode], dict[str, float]]:
         """One iteration: play, advantages, update. Returns its episodes and its row of the curve."""
@@ -235,8 +239,8 @@ class _Loop:
             "episodes": float(state.step * self.config.tasks_per_iteration * self.config.group_size),
             "seconds": state.seconds,
             **parts,
-            "sampler_gap": self.gap.mean,
-            "sampler_gap_largest": self.gap.largest,
+            "sampler_gap": self.progress.others["sampler_gap"],
+            "sampler_gap_largest": self.progress.others["sampler_gap_largest"],
             "best_running_success": max((row["running_success"] for row in rows), default=0.0),
             "best_step": float(state.best_step),
             "restored_best": float(restore),
@@ -254,7 +258,8 @@ class _Loop:
             )
         if self.state.step == 0:
             limit = math.inf if config.sampler_gap is None else config.sampler_gap
-            self.gap = self.learner.check_sampler_gap(sequences[:_GAP_SEQUENCES], limit)
+            gap = self.learner.check_sampler_gap(sequences[:_GAP_SEQUENCES], limit)
+            self.progress.others |= {"sampler_gap": gap.mean, "sampler_gap_largest": gap.largest}
         learned = self.learner.update(sequences)
         self.actor.refresh()
         return learned
@@ -263,7 +268,7 @@ class _Loop:
         """Warn, once until it recovers, when the running success has fallen to under half of its best."""
         state, config = self.state, self.config
         fallen = running < state.best / 2
-        if fallen and not self.fallen:
+        if fallen and not self.progress.others["fallen"]:
             _logger.warning(
                 "%s: running success fell to %.1f %% in iteration %d from %.1f %% in iteration %d: the updates are too "
                 "large. %s; lower policy.learner.learning_rate (now %g) or policy.learner.updates (now %d), or let the "
@@ -279,7 +284,7 @@ class _Loop:
                 config.learner.learning_rate,
                 config.learner.updates,
             )
-        self.fallen = fallen
+        self.progress.others["fallen"] = float(fallen)
 
     def _probe(self) -> float:
         """Success on the probe tasks; the same draws at every probe, so that probes differ by the weights alone."""

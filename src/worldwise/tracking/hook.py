@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from kedro.io import AbstractVersionedDataset, DataCatalog
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
+from worldwise.ledger.provenance import made_now, set_made
+from worldwise.ledger.workspace import workspace
 from worldwise.tracking.config import MlflowConfig
 from worldwise.tracking.flatten import flatten, numbers
 from worldwise.tracking.interruption import RunInterrupted
@@ -30,16 +33,26 @@ TRAIN_TAG = "train"
 
 _PARAMETER = "params:"
 
+_NOTE = "mlflow_run"
+"""File in a node's workspace that names its run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A listener that writes a node's numbers into its run."""
+    """A listener that writes a node's numbers into its run.
+
+    Attributes:
+        store, run: where to.
+        known: metric -> steps that the run has already, of a node that goes on.
+    """
 
     store: TrackingStore
     run: str
+    known: Mapping[str, set[int]] = field(default_factory=dict)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        self.store.metrics(self.run, metrics, step)
+        new = {name: value for name, value in metrics.items() if step not in self.known.get(name, ())}
+        self.store.metrics(self.run, new, step)
 
     def progress(self, done: int, total: int, text: str) -> None:
         """Progress is not tracked."""
@@ -111,12 +124,31 @@ class MlflowHooks:
     @hook_impl
     def before_node_run(self, node: Node) -> None:
         run = self._run
-        if run is None or run.parent is None or TRAIN_TAG not in node.tags:
+        if run is None or run.parent is None:
             return
-        child = run.store.open_run(node.name, {"kedro.node": node.name}, run.parent)
-        if child is not None:
-            curve = run.curves[node.name] = Curve(run.store, child)
+        curve = self._curve(run, run.parent, node) if TRAIN_TAG in node.tags else None
+        if curve is not None:
+            run.curves[node.name] = curve
             subscribe(curve)
+        tracked = run.parent if curve is None else curve.run
+        set_made(made_now().model_copy(update={"mlflow_run": tracked}))
+
+    def _curve(self, run: _Run, parent: str, node: Node) -> Curve | None:
+        """The node's own run: a new one, or the one of a node that was killed and goes on."""
+        own = workspace()
+        note = None if own is None else own.folder / _NOTE
+        if note is not None and note.is_file():
+            child = note.read_text(encoding="utf-8")
+            if run.store.reopen_run(child, parent):
+                return Curve(run.store, child, run.store.known_steps(child))
+        created = run.store.open_run(node.name, {"kedro.node": node.name, "ledger.key": made_now().key}, parent)
+        if created is None:
+            return None
+        if note is not None:
+            with suppress(OSError):
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.write_text(created, encoding="utf-8")
+        return Curve(run.store, created)
 
     @hook_impl
     def after_node_run(self, node: Node) -> None:

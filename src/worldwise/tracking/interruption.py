@@ -53,11 +53,11 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class Interruption:
-    """Turns the first signal into a stop; a second one only says so, a third acts as the system has it.
+    """Turns the first signal into a stop; a second one acts as the system has it, at once.
 
-    Who presses Ctrl-C twice wants to be sure that the run ends, not that its record stays open. A signal that
-    is ignored when the run begins (SIGHUP under nohup) stays ignored. Works in the main thread only, as
-    Python's signals do; elsewhere it does nothing.
+    What is stored is whole either way, and a node goes on from its last state; only the record of the run in the
+    tracker stays open after a second one. A signal that is ignored when the run begins (SIGHUP under nohup) stays
+    ignored. Works in the main thread only, as Python's signals do; elsewhere it does nothing.
     """
 
     def __init__(self) -> None:
@@ -83,8 +83,5 @@ class Interruption:
         if self._heard == 1:
             message = f"stopped by {signal.Signals(number).name}"
             raise StopNode(message) if _inside_node.get() else RunInterrupted(message)
-        if self._heard == 2:
-            _logger.warning("the run is ending already; the next signal ends it at once, in the middle of it")
-            return
         self.remove()
         signal.raise_signal(number)

@@ -6,12 +6,14 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from worldwise.tracking.config import MlflowConfig
 from worldwise.tracking.flatten import numbers
+from worldwise.tracking.interruption import RunInterrupted
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -22,6 +24,7 @@ Entry = TypeVar("Entry")
 Result = TypeVar("Result")
 
 _logger = logging.getLogger(__name__)
+_PARENT = "mlflow.parentRunId"
 _BATCH = 90
 _LONGEST_PARAM = 5000
 
@@ -49,12 +52,44 @@ class TrackingStore:
         """A new run, None where there is no store."""
         all_tags = {**self._config.tags, **tags, "mlflow.runName": name}
         if parent is not None:
-            all_tags["mlflow.parentRunId"] = parent
+            all_tags[_PARENT] = parent
 
         def create(client: MlflowClient) -> str:
             return str(client.create_run(self._experiment, tags=all_tags, run_name=name).info.run_id)
 
         return self._call(create)
+
+    def reopen_run(self, run: str, parent: str) -> bool:
+        """Goes on with a run that was killed, under a new parent; False where it cannot be found any more.
+
+        The parent that it had ended with it: where it still counts as running it becomes KILLED.
+        """
+
+        def reopen(client: MlflowClient) -> bool:
+            from mlflow.exceptions import MlflowException
+
+            try:
+                found = client.get_run(run)
+            except MlflowException:
+                return False
+            before = found.data.tags.get(_PARENT)
+            with suppress(MlflowException):
+                if before is not None and client.get_run(before).info.status == "RUNNING":
+                    client.set_terminated(before, "KILLED")
+            client.update_run(run, status="RUNNING")
+            client.set_tag(run, _PARENT, parent)
+            return True
+
+        return bool(self._call(reopen))
+
+    def known_steps(self, run: str) -> dict[str, set[int]]:
+        """Metric -> the steps at which it was logged."""
+
+        def find(client: MlflowClient) -> dict[str, set[int]]:
+            names = client.get_run(run).data.metrics
+            return {name: {own.step for own in client.get_metric_history(run, name)} for name in names}
+
+        return self._call(find) or {}
 
     def params(self, run: str, params: Mapping[str, Any]) -> None:
         """Logs parameters; long values are cut."""
@@ -91,6 +126,8 @@ class TrackingStore:
             return None
         try:
             return action(self._connect())
+        except RunInterrupted:
+            raise
         except Exception as error:
             self._usable = False
             _logger.warning(

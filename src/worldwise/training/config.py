@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from worldwise.algorithms.losses.aggregation import Aggregation
 from worldwise.algorithms.losses.kl import KlEstimator
 from worldwise.algorithms.losses.policy import RatioLevel
-from worldwise.config import FrozenConfig
+from worldwise.config import COSMETIC, FrozenConfig
 from worldwise.training.adapters import AdapterConfig
 from worldwise.training.schedule import Schedule
 
@@ -69,7 +69,7 @@ class LearnerConfig(FrozenConfig):
     kl_estimator: KlEstimator = "k3"
     entropy_coefficient: float = Field(0.0, ge=0.0)
     skip_zero_advantage: bool = True
-    threads: int | None = Field(None, ge=1)
+    threads: Annotated[int | None, COSMETIC] = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 
@@ -127,6 +128,14 @@ class WorldFamily(ABC):
     @abstractmethod
     def transition_kind(self, action: str, observation: str) -> str:
         """The kind of a transition for world-model reports, from a short fixed list."""
+
+    def files(self, split: str) -> Sequence[Path]:
+        """The files and folders that the tasks of a split are read from; none where they are generated.
+
+        Raises:
+            WorldError: unknown split.
+        """
+        return []
 
     def task_text(self, observation: str) -> str:
         """The goal sentence, cut out of the first observation."""

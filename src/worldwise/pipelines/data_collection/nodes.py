@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from worldwise.episodes.store import read_episodes, write_episodes
 from worldwise.episodes.transitions import Transition, extract
 from worldwise.generation.models import ModelConfig, resolve_model
-from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json, tasks_to_json
 from worldwise.pipelines.parameters import TasksConfig
-from worldwise.pipelines.support import in_context, stored
+from worldwise.pipelines.support import growing_folder, in_context, stored
 from worldwise.stages import format_tuning as tuning
 from worldwise.stages.actor import StageContext, load_checkpoint
-from worldwise.stages.collect import CollectConfig
+from worldwise.stages.collect import CollectConfig, block_size
 from worldwise.stages.collect import collect_episodes as collect
 from worldwise.stages.evaluate import EvaluateConfig
 from worldwise.stages.format_tuning import FormatTuningConfig
@@ -79,10 +79,16 @@ def collect_episodes(
     context: StageContext,
     model: ModelConfig,
 ) -> Path:
-    """Play of the base model on training tasks, as a folder of shards."""
-    folder = scratch_folder("episodes")
+    """Play of the base model on training tasks, as a folder of shards, one per block that was played."""
+    folder = growing_folder("episodes")
     checkpoint = load_checkpoint(base_model, "base", model)
-    write_episodes(folder, collect(checkpoint, tasks_from_json(tasks)["train"], collect_config, context))
+    size = block_size(context)
+    blocks = sum(1 for _ in folder.glob("*.parquet"))
+    before = read_episodes(folder) if blocks else ()
+    episodes = collect(checkpoint, tasks_from_json(tasks)["train"], collect_config, context, before)
+    while block := list(islice(episodes, size)):
+        write_episodes(folder, block, shard_size=size, prefix=f"episodes-{blocks:05d}")
+        blocks += 1
     return folder
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from worldwise.episodes.store import write_episodes
 from worldwise.generation.models import ModelConfig
-from worldwise.ledger.publish import scratch_folder
 from worldwise.pipelines.conversion import TaskTable, tasks_from_json
-from worldwise.pipelines.support import in_context, stored
+from worldwise.pipelines.support import growing_folder, in_context, stored
 from worldwise.stages import train_policy as stage
 from worldwise.stages.actor import StageContext, load_checkpoint
 from worldwise.stages.policy_rows import EstimatorConfig
@@ -35,7 +34,7 @@ def train_policy_as(version: str) -> PolicyNode:
     ) -> tuple[Path, dict[str, Any], Path]:
         """The trained policy, its curves with the estimator behind them, and the episodes of its last iteration."""
         known = tasks_from_json(tasks)
-        episodes = scratch_folder("episodes")
+        episodes = growing_folder("episodes")
         result = stage.train_policy(
             load_checkpoint(start, "start", model),
             known["train"],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from worldwise.config import FrozenConfig
+from worldwise.config import COSMETIC, FrozenConfig
 from worldwise.worlds.household.rooms import TASK_ROOMS
 
 RoomName = Literal["kitchen", "bedroom", "living_room", "bathroom"]
@@ -55,7 +55,7 @@ class HouseholdConfig(FrozenConfig):
     """
 
     source: Literal["generated", "official"] = "generated"
-    data: str | None = None
+    data: Annotated[str | None, COSMETIC] = None
     max_turns: int = Field(50, ge=1, le=1000)
     accept_put_form: bool = False
     success_reward: float = Field(1.0, gt=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from worldwise.config import derive_seed
@@ -61,6 +62,10 @@ class Games(Protocol):
         """The first `count` tasks of a split, or all."""
         ...
 
+    def files(self, split: str) -> Sequence[Path]:
+        """The files and folders that the games of a split are read from."""
+        ...
+
     def __call__(self, task: Task) -> Game:
         """The game of a task."""
         ...
@@ -83,6 +88,10 @@ class GeneratedGames:
             )
         kinds = (task_type_of(self._config, split, index) for index in range(number))
         return [Task(f"generated/{split}/{index}", kind, split, {"index": index}) for index, kind in enumerate(kinds)]
+
+    def files(self, split: str) -> Sequence[Path]:
+        """None."""
+        return []
 
     def __call__(self, task: Task) -> Game:
         index = task.payload.get("index")
@@ -112,6 +121,10 @@ class ShuffledOfficialGames:
                 f"task_types={self._config.task_types!r}: ask for fewer"
             )
         return sorted(found, key=lambda task: derive_seed(self._config.seed, "order", task.task_id))[:count]
+
+    def files(self, split: str) -> Sequence[Path]:
+        """The split's folder or archive."""
+        return [self._games.source(split).path()]
 
     def __call__(self, task: Task) -> Game:
         return self._games(task)
@@ -148,6 +161,9 @@ class HouseholdFamily(WorldFamily):
             success_reward=self.config.success_reward,
             accept_put_form=self.config.accept_put_form,
         )
+
+    def files(self, split: str) -> Sequence[Path]:
+        return self._games.files(split)
 
     def random_policy(self, seed: int) -> RandomPolicy:
         return RandomPolicy(seed)

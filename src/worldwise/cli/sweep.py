@@ -1,0 +1,53 @@
+"""`kedro worldwise sweep`: remove what serves nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from kedro.framework.startup import ProjectMetadata
+
+from worldwise.cli.options import configured, data_root, short_errors
+from worldwise.cli.run import ShortError
+from worldwise.cli.texts import size
+
+
+@click.command()
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=None,
+    help="Remove old versions as well: of every dataset the newest KEEP stay, and all that they were made from.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@configured
+@click.pass_obj
+def sweep(metadata: ProjectMetadata, /, keep: int | None, yes: bool, env: str | None, params: dict[str, Any]) -> None:
+    """List unfinished versions, what killed runs left and (with --keep) old versions, and remove them."""
+    from worldwise.ledger.runs import LiveRuns
+    from worldwise.ledger.sweep import leftovers
+    from worldwise.ledger.workspace import WORK_FOLDER
+
+    root = data_root(metadata, env, params)
+    with short_errors():
+        alive = LiveRuns(root / WORK_FOLDER).alive()
+        found = leftovers(root, {entry.run_id for entry in alive}, keep)
+    for entry in alive:
+        click.echo(f"At work: {entry}; what it writes stays, and so do old versions: it may read them.")
+    if not found:
+        click.echo(f"Nothing to remove in {root}.")
+        return
+    for own in found:
+        click.echo(f"{size(own.size):>10}  {own.path}  ({own.why})")
+    click.echo(f"{size(sum(own.size for own in found)):>10}  in all")
+    if not yes:
+        click.confirm("Remove these?", abort=True)
+    refused = []
+    for own in found:
+        try:
+            own.remove()
+        except OSError as error:
+            refused.append(f"{own.path}: {error.strerror or error}")
+    click.echo(f"Removed {len(found) - len(refused)} of {len(found)}.")
+    if refused:
+        raise ShortError("cannot be removed: " + "; ".join(refused))

@@ -1,0 +1,62 @@
+"""One run as the ledger sees it: what it reads, what it need not make, and what its results say of their making."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from kedro.pipeline import Pipeline
+from kedro.pipeline.node import Node
+
+from worldwise.ledger.checked import CheckedVersions
+from worldwise.ledger.pins import pin_cached, pin_newest
+from worldwise.ledger.plan import NodePlan, Planner, Surroundings
+from worldwise.ledger.provenance import set_made
+
+
+@dataclass
+class LedgerRun:
+    """A run.
+
+    Attributes:
+        around: what it is made with.
+        run_id: name of the versions that it stores.
+        state: further fields of `Provenance`: commit and packages.
+    """
+
+    around: Surroundings
+    run_id: str
+    state: dict[str, Any] = field(default_factory=dict)
+    checked: CheckedVersions = field(default_factory=CheckedVersions)
+
+    def begin(self, pipeline: Pipeline, only_missing: bool) -> list[NodePlan]:
+        """Pins all versions. Returns the plan of `--only-missing-outputs`, nothing for a run of all nodes."""
+        for node in pipeline.nodes:
+            # Now: what is edited while the run lasts is not what it runs.
+            self.around.code.digests(node.func)
+        if not only_missing:
+            pin_newest(pipeline, self.around.catalog)
+            return []
+        plans = Planner(self.around).plan(pipeline)
+        pin_cached(pipeline, self.around.catalog, plans)
+        return plans
+
+    def check(self, dataset: str) -> None:
+        """Before a dataset is loaded.
+
+        Raises:
+            DamagedVersionError: it is not what was stored.
+        """
+        self.checked.check(dataset, self.around.catalog)
+
+    def sign(self, node: Node) -> None:
+        """Before a node runs: what is stored from now on says what made it."""
+        # Inputs that this run made itself are known only now, so every node has a planner of its own.
+        key = Planner(self.around).key(node)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        set_made(key.made(run_id=self.run_id, started_at=now, **self.state))
+
+    def end(self) -> None:
+        """After the last node, or the one that failed."""
+        set_made(None)

@@ -1,0 +1,163 @@
+"""How a stage keeps where it stands, so that one that was killed goes on: one small protocol and what is written.
+
+A stage asks for the newest state when it begins, and saves a new one between two steps where it is due. Where the
+states lie, how often they are due and when they go is not the stage's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from worldwise.stages.keeping import LoopState, WeightKeeper
+from worldwise.stages.reporter import CurveRecorder
+
+if TYPE_CHECKING:
+    import torch
+
+    from worldwise.training.learner import Learner
+
+_STATE, _WEIGHTS, _OPTIMIZER, _KEPT = "state.json", "weights.safetensors", "optimizer.safetensors", "kept.safetensors"
+
+
+class Saver(Protocol):
+    """Keeps the states of one stage."""
+
+    def latest(self) -> Path | None:
+        """Folder of the newest state, which is whole; None at the very beginning."""
+        ...
+
+    def due(self) -> bool:
+        """Whether enough time has passed since the last state that another one costs little beside it."""
+        ...
+
+    def save(self, write: Callable[[Path], None]) -> None:
+        """Lets `write` fill an empty folder; it becomes the newest state once it is whole."""
+        ...
+
+
+class SavesNothing:
+    """A stage that begins at its start whatever happened."""
+
+    def latest(self) -> Path | None:
+        """None."""
+        return None
+
+    def due(self) -> bool:
+        """Never."""
+        return False
+
+    def save(self, write: Callable[[Path], None]) -> None:
+        """Saves nothing."""
+
+
+@dataclass
+class TrainingState:
+    """Everything that changes while a training loop runs. Random draws derive from seeds and the step.
+
+    Attributes:
+        learner: its model's weights, optimizer and step counter.
+        recorder: rows of the curve so far.
+        loop: where the loop stands.
+        keeper: the best weights, where the loop keeps them.
+        others: further numbers of the loop.
+    """
+
+    learner: Learner
+    recorder: CurveRecorder
+    loop: LoopState = field(default_factory=LoopState)
+    keeper: WeightKeeper | None = None
+    others: dict[str, float] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Writes all of it into an empty folder.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        learner = self.learner.state_dict()
+        groups = learner["optimizer"]["param_groups"]
+        _store(_detached(self.learner.model.state_dict()), folder / _WEIGHTS)
+        _store(_flat(learner["optimizer"]["state"]), folder / _OPTIMIZER)
+        if self.keeper is not None and self.keeper.kept:
+            _store(_detached(self.keeper.kept), folder / _KEPT)
+        content = {
+            "loop": asdict(self.loop),
+            "rows": self.recorder.rows,
+            "others": self.others,
+            "learner": {"steps": learner["steps"], "total_steps": learner["total_steps"], "groups": groups},
+        }
+        (folder / _STATE).write_text(json.dumps(content), encoding="utf-8")
+
+    def read(self, folder: Path) -> None:
+        """Takes everything back.
+
+        Raises:
+            LearnerError: the state was made for another number of planned steps.
+            OSError, KeyError, ValueError: the folder does not hold what `write` left.
+        """
+        from safetensors.torch import load_file
+
+        content = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        self.learner.model.load_state_dict(load_file(folder / _WEIGHTS))
+        own = content["learner"]
+        optimizer = {"state": _nested(load_file(folder / _OPTIMIZER)), "param_groups": own["groups"]}
+        self.learner.load_state_dict({"optimizer": optimizer, "steps": own["steps"], "total_steps": own["total_steps"]})
+        loop = content["loop"]
+        loop["checks"] = [(int(step), float(score)) for step, score in loop["checks"]]
+        for name, value in loop.items():
+            setattr(self.loop, name, value)
+        self.recorder.rows[:] = content["rows"]
+        self.others.update(content["others"])
+        if self.keeper is not None and (folder / _KEPT).exists():
+            self.keeper.kept = load_file(folder / _KEPT)
+
+
+def resumed(state: TrainingState, saver: Saver) -> bool:
+    """Takes the newest state back, if there is one; whether there was.
+
+    Call it before an engine or workers read the weights. Who listens hears the curve so far again: what was told just
+    before the end may have been lost on its way.
+    """
+    folder = saver.latest()
+    if folder is None:
+        return False
+    state.read(folder)
+    for row in state.recorder.rows:
+        state.recorder.inner.log({name: value for name, value in row.items() if name != "step"}, int(row["step"]))
+    return True
+
+
+def _store(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        raise OSError(f"{path} cannot be written: {error}") from error
+
+
+def _detached(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copies of their own: tied weights share memory, which safetensors refuses."""
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+
+
+def _flat(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    """`{0: {"exp_avg": t}}` as `{"0.exp_avg": t}`."""
+    return {
+        f"{index}.{name}": value.detach().to("cpu", copy=True).contiguous()
+        for index, own in state.items()
+        for name, value in own.items()
+    }
+
+
+def _nested(flat: Mapping[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+    found: dict[int, dict[str, torch.Tensor]] = {}
+    for name, value in flat.items():
+        index, _, rest = name.partition(".")
+        found.setdefault(int(index), {})[rest] = value
+    return found

@@ -1,0 +1,125 @@
+"""Runs that really die: SIGKILL at random moments, then the same command again, until it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from worldwise.ledger.workspace import WORK_FOLDER
+
+TIMES = ("seconds", "evaluated_at")
+MODELS = ("base_model", "auxiliary_model", "world_model", "policy_model")
+
+
+def _command(root: Path, tiny: Path) -> list[str]:
+    params = (
+        f"data_root={root.as_posix()},model.name={tiny.as_posix()},agent.restrict_to_admissible=true,"
+        "ledger.save_every_s=0,rollout.slots=4,collect.episodes_per_task=6,policy.iterations=6,rwml.max_updates=6,subsample.sft.max_updates=6"
+    )
+    start = "from kedro.framework.cli.cli import main; main()"
+    return [
+        sys.executable,
+        "-c",
+        start,
+        "run",
+        "--pipeline=rwml_then_rl",
+        "--env=test",
+        "--only-missing-outputs",
+        f"--params={params}",
+    ]
+
+
+def _environment(tmp: Path) -> dict[str, str]:
+    tmp.mkdir(exist_ok=True)
+    return {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": tmp.as_posix(), "HF_HUB_OFFLINE": "1"}
+
+
+def _to_the_end(root: Path, tiny: Path, project: Path, tmp: Path) -> str:
+    command = _command(root, tiny)
+    result = subprocess.run(
+        command, cwd=project, env=_environment(tmp), capture_output=True, text=True, check=False, timeout=280
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout
+
+
+def _killed_after(seconds: float, root: Path, tiny: Path, project: Path, tmp: Path) -> bool:
+    """Whether the run was still at work then."""
+    command = _command(root, tiny)
+    with (
+        (tmp / "log").open("a") as log,
+        subprocess.Popen(
+            command,
+            cwd=project,
+            env=_environment(tmp),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return True
+        assert process.returncode == 0
+        return False
+
+
+def _results(root: Path) -> dict[str, str]:
+    """Dataset -> digest of what counts of its newest version: weights and episodes by bytes, numbers without times."""
+    found = {}
+    for manifest in sorted(root.rglob("_manifest.json")):
+        if WORK_FOLDER in manifest.parts:
+            continue
+        stored = manifest.parent / manifest.parent.parent.name
+        name = stored.relative_to(root).parts[-3]
+        if stored.suffix == ".json" and "figures" not in stored.parts:
+            content = json.dumps(_timeless(json.loads(stored.read_text(encoding="utf-8"))), sort_keys=True)
+            found[name] = hashlib.sha256(content.encode()).hexdigest()
+        elif name in MODELS:
+            found[name] = hashlib.sha256((stored / "model.safetensors").read_bytes()).hexdigest()
+        elif stored.is_dir():
+            digest = hashlib.sha256()
+            for path in sorted(stored.glob("*.parquet")):
+                digest.update(path.read_bytes())
+            found[name] = digest.hexdigest()
+    return found
+
+
+def _timeless(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _timeless(inner) for key, inner in value.items() if not any(part in key for part in TIMES)}
+    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("seed", "kills"), [(0, 3), pytest.param(1, 20, marks=pytest.mark.slow)], ids=["some", "twenty"]
+)
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(
+    project: Path, tiny_folder: Path, tmp_path: Path, seed: int, kills: int
+) -> None:
+    _to_the_end(tmp_path / "whole", tiny_folder, project, tmp_path / "tmp")
+    draws = random.Random(seed)
+    died, ended = 0, 0
+    while died < kills:
+        root = tmp_path / f"killed_{ended}"
+        if _killed_after(draws.uniform(4.0, 20.0), root, tiny_folder, project, tmp_path / "tmp"):
+            died += 1
+        else:
+            ended += 1
+    roots = sorted(tmp_path.glob("killed_*"))
+    assert roots
+    for root in roots:
+        _to_the_end(root, tiny_folder, project, tmp_path / "tmp")
+        assert _results(root) == _results(tmp_path / "whole")
+    assert "goes on from the state" in (tmp_path / "tmp" / "log").read_text(), "some node was stopped in its middle"

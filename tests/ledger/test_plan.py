@@ -1,0 +1,159 @@
+"""`--only-missing-outputs` runs exactly what is stale, and says why."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.ledger.toy import EARLIER, LATER, OWN, Toy, TrainConfig
+from worldwise.ledger.manifest import DamagedVersionError, manifest_of
+from worldwise.ledger.plan import Planner
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
+
+
+def test_what_is_stored_does_not_run_again(toy: Toy) -> None:
+    assert toy.run(EARLIER) == ["prepare", "train", "report"]
+    assert toy.run(OWN) == []
+    plans = toy.plan()
+    assert all(own.is_cached for own in plans.values())
+    assert {name: found.version for name, found in plans["train"].cached.items()} == {
+        "model": EARLIER,
+        "curves": EARLIER,
+    }
+
+
+def test_a_changed_parameter_makes_stale_what_depends_on_it(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.train = TrainConfig(rate=0.2)
+    assert toy.why("train") == "parameter train.rate from 0.1 to 0.2"
+    assert toy.why("report") == "model is made anew; curves is made anew"
+    assert toy.plan()["prepare"].is_cached
+    assert toy.run(OWN) == ["train", "report"]
+    assert toy.load("report")[1] == "model of tasks at 0.2"
+
+
+def test_going_back_finds_the_earlier_versions(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.train = TrainConfig(rate=0.2)
+    toy.run(OWN)
+    toy.train = TrainConfig()
+    plans = toy.plan()
+    assert [own.cached[name].version for own, name in ((plans["train"], "model"), (plans["report"], "report"))] == [
+        EARLIER,
+        EARLIER,
+    ]
+    assert toy.run(LATER) == []
+
+
+def test_a_deleted_middle_stage_makes_stale_what_depends_on_it(toy: Toy) -> None:
+    toy.run(EARLIER)
+    shutil.rmtree(toy.root / "model.json")
+    assert toy.why("train") == "model is not stored"
+    assert toy.run(OWN) == ["train", "report"]
+
+
+def test_a_version_without_manifest_does_not_count(toy: Toy) -> None:
+    toy.run(EARLIER)
+    manifest_of(toy.place("model", EARLIER)).unlink()
+    assert toy.why("train") == "model is not stored"
+    assert not toy.catalog(LATER)["model"].exists()
+    assert toy.run(OWN) == ["train", "report"]
+
+
+def test_outputs_of_different_runs_do_not_serve(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.run(OWN, only_missing=False)
+    shutil.rmtree(toy.place("curves", OWN).parent)
+    shutil.rmtree(toy.place("model", EARLIER).parent)
+    assert toy.why("train") == "its outputs are of different runs: it was stopped between them"
+    assert toy.run(LATER) == ["train", "report"]
+
+
+def test_a_changed_input_is_named_with_both_versions(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.store(OWN, tasks="other tasks")
+    alone = toy.pipeline().only_nodes("train")
+    (plan,) = Planner(toy.around(LATER)).plan(alone)
+    assert plan.reasons == (f"input tasks from {EARLIER} to {OWN}",)
+    assert toy.run(LATER, nodes=("train",)) == ["train"]
+    assert toy.load("model") == "model of other tasks at 0.1"
+    assert toy.plan()["train"].cached["model"].version == EARLIER, "prepare's own tasks are those of the first run"
+
+
+def test_an_optional_input_that_comes_makes_stale(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.store(OWN, notes="a note")
+    assert toy.why("report") == f"input notes from nothing to {OWN}"
+    assert toy.run(OWN) == ["report"]
+    assert toy.load("report")[3] == "a note"
+
+
+def test_equal_content_under_another_version_changes_nothing(toy: Toy) -> None:
+    toy.run(EARLIER)
+    assert toy.run(OWN, only_missing=False, nodes=("prepare",)) == ["prepare"]
+    assert toy.run(LATER) == []
+
+
+def test_what_is_read_outside_of_the_catalog_counts(toy: Toy) -> None:
+    toy.raw["prepare"] = {"the games": "1"}
+    toy.run(EARLIER)
+    toy.raw["prepare"] = {"the games": "2"}
+    assert toy.why("prepare") == "the games has changed"
+    assert toy.run(OWN) == ["prepare", "train", "report"]
+
+
+def test_changed_code_is_named(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.code.digests_by_node["train"] = {"toy": "2", "toy.learner": "1"}
+    assert toy.why("train") == "code of toy, toy.learner"
+    assert toy.run(OWN) == ["train", "report"]
+
+
+def test_what_was_stored_outside_of_a_run_is_no_result_of_a_node(toy: Toy) -> None:
+    toy.store(EARLIER, tasks="tasks")
+    assert toy.why("prepare") == "what is stored was not made by a run"
+
+
+def test_a_version_that_is_asked_for_serves_whatever_made_it(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.train = TrainConfig(rate=0.2)
+    plans = toy.plan(model=EARLIER)
+    assert plans["train"].is_cached
+    assert plans["train"].cached["curves"].version == EARLIER
+    assert plans["report"].is_cached
+    assert toy.run(OWN, model=EARLIER) == []
+
+
+def test_a_clock_that_goes_backwards_changes_no_order(toy: Toy) -> None:
+    toy.run(LATER)
+    toy.train = TrainConfig(rate=0.2)
+    toy.run(EARLIER)
+    assert toy.load("model") == "model of tasks at 0.2"
+    toy.run(OWN, only_missing=False, nodes=("report",))
+    assert toy.load("report", OWN)[1] == "model of tasks at 0.2"
+
+
+def test_a_flipped_byte_is_found_before_it_is_used(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.run(OWN, only_missing=False)
+    place = toy.place("model", OWN)
+    content = bytearray(place.read_bytes())
+    content[3] ^= 1
+    place.write_bytes(content)
+    with pytest.raises(DamagedVersionError) as caught:
+        toy.run(LATER, only_missing=False, nodes=("report",))
+    assert f"model:{OWN} is damaged: {place} has changed since it was stored" in str(caught.value)
+    assert f"--load-versions=model:{EARLIER}" in str(caught.value)
+    assert f"delete {place.parent} and run train again" in str(caught.value)
+    place.write_bytes(content[:-4])
+    with pytest.raises(DamagedVersionError, match="bytes instead of"):
+        toy.run(LATER, only_missing=False, nodes=("report",))
+    shutil.rmtree(toy.place("model", EARLIER).parent)
+    with pytest.raises(DamagedVersionError, match="There is no other whole version"):
+        toy.run(LATER, only_missing=False, nodes=("report",))
