@@ -172,6 +172,9 @@ class CorridorFamily(WorldFamily):
 class LetterEncoder:
     """Counts of letters and digits as unit vectors: equal texts lie at distance 0, others apart."""
 
+    def __init__(self) -> None:
+        self.memory: dict[str, NDArray[np.float32]] = {}
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         signs = "abcdefghijklmnopqrstuvwxyz0123456789-"
         counts = np.asarray([[text.lower().count(sign) for sign in signs] for text in texts], dtype=np.float32)

@@ -20,6 +20,7 @@ class Axes:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.memory: dict[str, NDArray[np.float32]] = {}
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         angles = {"east": 0.0, "north": math.pi / 2, "west": math.pi, "northeast": math.pi / 4}

@@ -52,7 +52,14 @@ class EncoderConfig(FrozenConfig):
 
 
 class Encoder(Protocol):
-    """Texts in, unit vectors out."""
+    """Texts in, unit vectors out.
+
+    Attributes:
+        memory: text -> its vector, float32 [D], what is not computed again. A vector depends in its last bits on the
+            texts that were embedded beside it, so a training that goes on takes the memory along.
+    """
+
+    memory: dict[str, NDArray[np.float32]]
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """float32 [N, D], rows of length 1."""
@@ -69,12 +76,12 @@ class SentenceEncoder:
     def __init__(self, config: EncoderConfig) -> None:
         self._config = config
         self._model = _load(config)
-        self._cache: dict[str, NDArray[np.float32]] = {}
+        self.memory: dict[str, NDArray[np.float32]] = {}
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Embeddings of `texts` with white space collapsed, float32 [N, D], rows of length 1."""
         keys = [collapse(text) for text in texts]
-        known = {key: self._cache[key] for key in keys if key in self._cache}
+        known = {key: self.memory[key] for key in keys if key in self.memory}
         missing = [key for key in dict.fromkeys(keys) if key not in known]
         if missing:
             vectors = self._model.encode(
@@ -90,9 +97,9 @@ class SentenceEncoder:
         return np.stack([known[key] for key in keys]) if keys else np.zeros((0, 0), dtype=np.float32)
 
     def _remember(self, fresh: dict[str, NDArray[np.float32]]) -> None:
-        self._cache.update(fresh)
-        for key in list(self._cache)[: max(0, len(self._cache) - self._config.cache_texts)]:
-            del self._cache[key]
+        self.memory.update(fresh)
+        for key in list(self.memory)[: max(0, len(self.memory) - self._config.cache_texts)]:
+            del self.memory[key]
 
 
 def distances(encoder: Encoder, predictions: Sequence[str | None], targets: Sequence[str]) -> NDArray[np.float64]:

@@ -206,7 +206,7 @@ class _Loop:
         seed = derive_seed(self.context.seed, VERSION, "adapter")
         self.learner = Learner(self.checkpoint.model, config.learner, steps, seed=seed)
         self.keeper = WeightKeeper(self.checkpoint.model)
-        self.progress = TrainingState(self.learner, self.recorder, self.state, self.keeper)
+        self.progress = TrainingState(self.learner, self.recorder, self.state, self.keeper, memory=self.encoder.memory)
         self.goes_on = resumed(self.progress, self.context.saver)
         self.actor = make_actor(self.checkpoint, self.context, config.max_tokens)
         check_prompts(self.actor, self.transitions)

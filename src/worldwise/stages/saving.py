@@ -12,15 +12,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from worldwise.stages.keeping import LoopState, WeightKeeper
 from worldwise.stages.reporter import CurveRecorder
 
 if TYPE_CHECKING:
-    import torch
-
     from worldwise.training.learner import Learner
 
-_STATE, _WEIGHTS, _OPTIMIZER, _KEPT = "state.json", "weights.safetensors", "optimizer.safetensors", "kept.safetensors"
+_STATE = "state.json"
+_WEIGHTS, _OPTIMIZER, _KEPT, _MEMORY = (f"{name}.safetensors" for name in ("weights", "optimizer", "kept", "memory"))
 
 
 class Saver(Protocol):
@@ -64,6 +67,7 @@ class TrainingState:
         loop: where the loop stands.
         keeper: the best weights, where the loop keeps them.
         others: further numbers of the loop.
+        memory: vectors that the loop's encoder does not compute again.
     """
 
     learner: Learner
@@ -71,6 +75,7 @@ class TrainingState:
     loop: LoopState = field(default_factory=LoopState)
     keeper: WeightKeeper | None = None
     others: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Writes all of it into an empty folder.
@@ -84,7 +89,11 @@ class TrainingState:
         _store(_flat(learner["optimizer"]["state"]), folder / _OPTIMIZER)
         if self.keeper is not None and self.keeper.kept:
             _store(_detached(self.keeper.kept), folder / _KEPT)
+        if self.memory:
+            vectors = torch.from_numpy(np.stack(list(self.memory.values())))
+            _store({"vectors": vectors}, folder / _MEMORY)
         content = {
+            "texts": list(self.memory),
             "loop": asdict(self.loop),
             "rows": self.recorder.rows,
             "others": self.others,
@@ -112,6 +121,10 @@ class TrainingState:
             setattr(self.loop, name, value)
         self.recorder.rows[:] = content["rows"]
         self.others.update(content["others"])
+        self.memory.clear()
+        if content["texts"]:
+            vectors = load_file(folder / _MEMORY)["vectors"].numpy()
+            self.memory.update(zip(content["texts"], vectors, strict=True))
         if self.keeper is not None and (folder / _KEPT).exists():
             self.keeper.kept = load_file(folder / _KEPT)
 
