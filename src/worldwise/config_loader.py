@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kedro.config import OmegaConfigLoader
+from kedro.config import AbstractConfigLoader, OmegaConfigLoader
 from omegaconf import OmegaConf
 
 DEFAULT_SOURCE = "generated"
@@ -65,3 +65,9 @@ class WorldwiseConfigLoader(OmegaConfigLoader):
         world = self._parameters()["world"]
         source = (world.get(world["name"]) or {}).get("source", DEFAULT_SOURCE)
         return str(world["name"]) if source == DEFAULT_SOURCE else f"{world['name']}_{source}"
+
+
+def data_root(loader: AbstractConfigLoader, project: Path) -> Path:
+    """The folder that everything is stored in, as the configuration and `--params` have it."""
+    given = loader.runtime_params.get("data_root") or loader["globals"]["data_root"]
+    return project / str(given)

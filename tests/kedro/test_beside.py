@@ -21,7 +21,7 @@ from worldwise.ledger.run import LedgerRun
 from worldwise.pipelines.wiring import node
 
 OTHER = """
-import sys, time
+import sys
 from pathlib import Path
 from worldwise.ledger.runs import LiveRuns, RunEntry
 runs = LiveRuns(Path(sys.argv[1]))

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from worldwise.ledger.workspace import WORK_FOLDER
+from worldwise.ledger.workspace import WORK_FOLDER, WORKSPACES
 
 TIMES = ("seconds", "evaluated_at")
-STATES = f"{WORK_FOLDER}/work/*/state-*"
+STATES = f"{WORK_FOLDER}/{WORKSPACES}/*/state-*"
 MODELS = ("base_model", "auxiliary_model", "world_model", "policy_model")
 
 

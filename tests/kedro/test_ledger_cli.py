@@ -13,7 +13,7 @@ from kedro.framework.startup import bootstrap_project
 
 from worldwise.cli.texts import age, size
 from worldwise.cli.worldwise import worldwise
-from worldwise.ledger.manifest import manifest_of
+from worldwise.ledger.manifest import Provenance, manifest_of, write_manifest
 
 Invoke = Callable[..., Result]
 NODES = ("prepare_tasks", "prepare_base_model", "tune_format", "collect_episodes", "extract_transitions")
@@ -103,6 +103,8 @@ def test_lineage_goes_back_to_raw_data(invoke: Invoke, root: Path) -> None:
     version = next((root / "06_models/household/base_model").iterdir())
     folder = version / "base_model"
     (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    write_manifest(folder, Provenance())
+    assert f"base_model:{version.name}  is not what was read then" in invoke("lineage", "transitions").output
     shutil.rmtree(version)
     assert f"base_model:{version.name}  is gone" in invoke("lineage", "transitions").output
     assert "is no dataset that is kept in versions: use one of" in " ".join(invoke("lineage", "x").output.split())

@@ -24,10 +24,11 @@ from worldwise.hooks.interrupt import InterruptHooks
 from worldwise.hooks.progress import ProgressHooks
 from worldwise.tracking.config import MlflowConfig
 from worldwise.tracking.flatten import flatten, numbers
-from worldwise.tracking.hook import MlflowHooks
+from worldwise.tracking.hook import Curve, MlflowHooks
 from worldwise.tracking.hook import _Run as _Tracked
 from worldwise.tracking.interruption import RunInterrupted, interruptible
 from worldwise.tracking.listeners import reporter
+from worldwise.tracking.store import TrackingStore
 
 VERSION = "2026-01-01T00.00.00.000Z"
 
@@ -201,3 +202,30 @@ def test_what_is_not_stored_gets_no_version(tmp_path: Path) -> None:
     for name in ("absent", "stored"):
         hooks.after_dataset_loaded(dataset_name=name, data=catalog.load(name))
     assert told == [{"dataset.stored": VERSION}]
+
+
+def test_a_killed_nodes_run_goes_on_without_gaps_or_duplicates(tmp_path: Path) -> None:
+    config = MlflowConfig(tracking_uri=f"sqlite:///{tmp_path.as_posix()}/runs.db")
+    killed = TrackingStore(config, tmp_path)
+    before = killed.open_run("first", {})
+    assert before is not None
+    child = killed.open_run("train", {}, before)
+    assert child is not None
+    for step in (0, 1, 3):
+        killed.metrics(child, {"loss": float(step)}, step)
+    for operation in killed._waiting.pop(child):
+        operation.wait()
+    later = TrackingStore(config, tmp_path)
+    after = later.open_run("second", {})
+    assert after is not None
+    assert later.reopen_run(child, after)
+    curve = Curve(later, child, later.known_steps(child))
+    for step in range(5):
+        curve.log({"loss": float(step)}, step)
+    later.close_run(child, "FINISHED")
+    client = mlflow.MlflowClient(config.tracking_uri)
+    assert sorted(own.step for own in client.get_metric_history(child, "loss")) == [0, 1, 2, 3, 4]
+    assert client.get_run(before).info.status == "KILLED"
+    assert client.get_run(child).info.status == "FINISHED"
+    assert client.get_run(child).data.tags["mlflow.parentRunId"] == after
+    assert not later.reopen_run("0" * 32, after), "a run that is gone is made anew"

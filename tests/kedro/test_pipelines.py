@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kedro.runner import ThreadRunner
 
 from worldwise.episodes.store import count_episodes, read_episodes
 from worldwise.generation.models import check_model_folder
 from worldwise.ledger.workspace import WORK_FOLDER
+from worldwise.pipelines.errors import InputError
 from worldwise.stages.policy_rows import EstimatorConfig
 
 Stored = Path
@@ -141,3 +143,13 @@ def test_the_base_model_pipeline_makes_a_model(run: Any, tmp_path: Path) -> None
     folder = newest(tmp_path, "06_models/household/built_base_model")
     check_model_folder(folder)
     assert (folder / "README.md").is_file()
+
+
+def test_a_stale_node_whose_input_is_nowhere_is_refused_before_it_runs(run: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the dataset world_model has no stored version"):
+        run("policy_rl", tmp_path / "data", only_missing_outputs=True)
+
+
+def test_other_runners_are_refused(run: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--runner takes SequentialRunner alone"):
+        run("data_collection", tmp_path / "data", runner=ThreadRunner())

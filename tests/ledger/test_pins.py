@@ -27,11 +27,15 @@ def test_a_run_beside_this_one_changes_nothing_for_it(toy: Toy, only_missing: bo
 
 def test_runs_on_other_folders_do_not_meet(toy: Toy, tmp_path: Path) -> None:
     other = Toy(tmp_path / "other")
-    other.meanwhile = lambda: None
-    toy.meanwhile = lambda: [*other.run(OWN)] and None
+    other.train = other.train.model_copy(update={"rate": 0.2})
+
+    def beside() -> None:
+        other.run(OWN)
+
+    toy.meanwhile = beside
     toy.run(OWN, only_missing=False)
-    assert toy.load("report", OWN) == other.load("report", OWN)
-    assert other.load("report").count(None) == 1
+    assert toy.load("report", OWN)[1] == "model of tasks at 0.1"
+    assert other.load("report", OWN)[1] == "model of tasks at 0.2"
 
 
 def test_a_version_that_is_asked_for_is_read(toy: Toy) -> None:

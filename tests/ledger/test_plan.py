@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.ledger.toy import EARLIER, LATER, OWN, Toy, TrainConfig
-from worldwise.ledger.manifest import DamagedVersionError, manifest_of
-from worldwise.ledger.plan import Planner
+from worldwise.ledger.manifest import DamagedVersionError, Provenance, damage, manifest_of, write_manifest
+from worldwise.ledger.plan import PlanError, Planner
 
 
 @pytest.fixture
@@ -157,3 +157,34 @@ def test_a_flipped_byte_is_found_before_it_is_used(toy: Toy) -> None:
     shutil.rmtree(toy.place("model", EARLIER).parent)
     with pytest.raises(DamagedVersionError, match="There is no other whole version"):
         toy.run(LATER, only_missing=False, nodes=("report",))
+
+
+def test_a_named_version_of_a_run_that_is_not_whole_is_refused(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.run(OWN, only_missing=False)
+    shutil.rmtree(toy.place("curves", EARLIER).parent)
+    with pytest.raises(PlanError, match=f"names model:{EARLIER}, and curves of that run is not stored"):
+        toy.plan(model=EARLIER)
+    toy.run(LATER, only_missing=False)
+    with pytest.raises(PlanError, match="others of another run"):
+        toy.plan(model=OWN, curves=LATER)
+
+
+def test_a_manifest_that_cannot_be_read_is_damage(toy: Toy) -> None:
+    toy.run(EARLIER)
+    manifest_of(toy.place("model", EARLIER)).write_text("{")
+    with pytest.raises(DamagedVersionError, match=f"model:{EARLIER} is damaged: its manifest .* cannot be read"):
+        toy.run(OWN, only_missing=False, nodes=("report",), model=EARLIER)
+
+
+def test_a_file_that_was_added_is_damage(tmp_path: Path) -> None:
+    folder = tmp_path / "episodes" / EARLIER / "episodes"
+    folder.mkdir(parents=True)
+    (folder / "a.parquet").write_text("1")
+    manifest = write_manifest(folder, Provenance())
+    assert damage(folder, manifest.files) is None
+    (folder / "b.parquet").write_text("2")
+    assert damage(folder, manifest.files) == f"{folder / 'b.parquet'} was not there when it was stored"
+    (folder / "b.parquet").unlink()
+    (folder / "a.parquet").unlink()
+    assert damage(folder, manifest.files) == f"{folder / 'a.parquet'} is gone"

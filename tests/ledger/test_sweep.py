@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from tests.ledger.toy import EARLIER, LATER, OWN, Toy, TrainConfig
 from worldwise.ledger.manifest import manifest_of
+from worldwise.ledger.stored import stored_versions
 from worldwise.ledger.sweep import leftovers
+from worldwise.ledger.workspace import KEY_SHOWN, WORK_FOLDER, WORKSPACES
 
 
 @pytest.fixture
@@ -76,3 +79,22 @@ def test_old_versions_go_but_not_what_newer_ones_were_made_from(toy: Toy) -> Non
     for own in leftovers(toy.root, (), 1):
         own.remove()
     assert toy.run("2026-01-09T00.00.00.000Z") == []
+
+
+def test_while_a_run_is_at_work_old_versions_stay(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.train = TrainConfig(rate=0.2)
+    toy.run(OWN)
+    assert len(_paths(toy, keep=1)) == 3
+    assert _paths(toy, alive=(LATER,), keep=1) == []
+
+
+def test_workspaces_go_once_their_results_are_stored(toy: Toy) -> None:
+    toy.run(EARLIER)
+    key = stored_versions(toy.catalog(LATER)["model"])[0].manifest.made.key
+    places = toy.root / WORK_FOLDER / WORKSPACES
+    for name in (f"train-{key[:KEY_SHOWN]}", "train-of-another-key", "train-long-ago"):
+        (places / name).mkdir(parents=True)
+    os.utime(places / "train-long-ago", (0, 0))
+    assert set(_paths(toy)) == {places / f"train-{key[:KEY_SHOWN]}", places / "train-long-ago"}
+    assert _paths(toy, alive=(LATER,)) == []

@@ -26,8 +26,8 @@ def test_the_mean_and_the_largest_are_told() -> None:
     ("gaps", "limit"),
     [
         (np.full(10, 2e-5), 1e-5),
-        # The mean is 2e-6, and a single token is 200 times the limit off.
-        (np.eye(1, 1000, 6)[0] * 2e-3, 1e-5),
+        # The mean is 2e-7, and a single token is 20 times the limit off.
+        (np.eye(1, 1000, 6)[0] * 2e-4, 1e-5),
         (np.full(10, np.nan), math.inf),
     ],
 )

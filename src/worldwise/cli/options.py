@@ -60,8 +60,9 @@ def blocks(metadata: ProjectMetadata, env: str | None, params: dict[str, Any]) -
 
 def data_root(metadata: ProjectMetadata, env: str | None, params: dict[str, Any]) -> Path:
     """The folder that everything is stored in."""
-    given = params.get("data_root") or _loader(metadata, env, params)["globals"]["data_root"]
-    return Path(metadata.project_path) / str(given)
+    from worldwise.config_loader import data_root as configured_root
+
+    return configured_root(_loader(metadata, env, params), Path(metadata.project_path))
 
 
 def family(values: dict[str, Any]) -> WorldFamily:

@@ -1,4 +1,7 @@
-"""Runs side by side on one data root: none makes what another one is making already."""
+"""Who makes a node: this run, another one that is at it already, or one that was killed in its middle.
+
+All three hang on the claim of the node's key: only who holds it works, and only he goes on from the node's workspace.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from kedro.io import DataCatalog
 from kedro.io.core import Version
 from kedro.pipeline.node import Node
 
+from worldwise.config_loader import data_root
 from worldwise.ledger.manifest import damage
 from worldwise.ledger.plan import find
 from worldwise.ledger.provenance import made_now, set_made
@@ -28,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BesideHooks:
-    """Says what this run makes, and waits for what another one makes.
+    """Claims every node for this run, waits for what another one makes, and opens the workspace of what is claimed.
 
     With `--only-missing-outputs` a node that another run is making with the same code, parameters and inputs is
     waited for, and its results are taken over. Any other run was asked to make everything itself: it says so and does.
@@ -46,9 +50,8 @@ class BesideHooks:
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
         from worldwise.pipelines.parameters import validated
-        from worldwise.pipelines.planning import data_root
 
-        self._folder = data_root(context) / WORK_FOLDER
+        self._folder = data_root(context.config_loader, context.project_path) / WORK_FOLDER
         self._every_s = validated(context.config_loader["parameters"])["ledger"].save_every_s
 
     @hook_impl

@@ -114,7 +114,7 @@ class Planner:
         for name in node.inputs:
             if name.startswith(_PARAMETER):
                 block = name.removeprefix(_PARAMETER)
-                given[block] = _value(around.values, block)
+                given[block] = around.values[block]
                 parameters |= semantic(block, given[block])
             else:
                 inputs[name] = self._input(name)
@@ -181,7 +181,8 @@ def why(key: NodeKey | None, outputs: Mapping[str, Versioned]) -> tuple[str, ...
     missing = sorted(name for name, found in latest.items() if found is None)
     if missing or key is None:
         return (f"{', '.join(missing)} is not stored" if len(missing) == 1 else f"{', '.join(missing)} are not stored",)
-    made = max((found for found in latest.values() if found is not None), key=lambda own: own.version).manifest.made
+    there = (found for found in latest.values() if found is not None)
+    made = max(there, key=lambda own: own.manifest.sequence).manifest.made
     return tuple(_changes(made, key)) or ("its outputs are of different runs: it was stopped between them",)
 
 
@@ -200,11 +201,3 @@ def _changes(made: Provenance, key: NodeKey) -> list[str]:
         more = f" and {len(code) - _SHOWN} more" if len(code) > _SHOWN else ""
         found.append(f"code of {', '.join(code[:_SHOWN])}{more}")
     return found
-
-
-def _value(values: Mapping[str, Any], name: str) -> Any:
-    first, *rest = name.split(".")
-    value = values[first]
-    for part in rest:
-        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
-    return value

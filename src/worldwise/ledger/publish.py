@@ -76,16 +76,14 @@ def store_kept(kept: Path, target: Path) -> Manifest:
         made = Provenance.model_validate_json(record_of(kept).read_text(encoding="utf-8"))
     found: list[Manifest] = []
     publish_folder(kept, target, lambda stored: found.append(write_manifest(stored, made)))
-    shutil.rmtree(kept)
-    record_of(kept).unlink(missing_ok=True)
     return found[0]
 
 
 def publish_folder(source: Path, target: Path, commit: Callable[[Path], object] | None = None) -> None:
     """Puts the content of `source` at `target` so that `target` is complete from its first moment on.
 
-    A scratch folder is renamed, which a file system does in one step. Any other, and one on another file system,
-    is copied to a hidden sibling of `target` first. A scratch folder is used up; any other source stays as it is.
+    A scratch folder (or a kept one) is renamed, which a file system does in one step. Any other, and one on another
+    file system, is copied to a hidden sibling of `target` first. The first are used up; any other source stays.
 
     Args:
         source: the folder.
@@ -104,7 +102,7 @@ def publish_folder(source: Path, target: Path, commit: Callable[[Path], object] 
     made = not target.parent.exists()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not (is_scratch(source) and _renamed(source, target)):
+        if not (_is_ours(source) and _renamed(source, target)):
             shutil.copytree(source, part)
             flush(part)
             part.rename(target)
@@ -119,9 +117,14 @@ def publish_folder(source: Path, target: Path, commit: Callable[[Path], object] 
             # Only an empty folder goes.
             with suppress(OSError):
                 target.parent.rmdir()
-    if is_scratch(source):
+    if _is_ours(source):
         shutil.rmtree(source, ignore_errors=True)
         record_of(source).unlink(missing_ok=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else has a use for a folder that was prepared here."""
+    return is_scratch(folder) or folder.name.startswith(_KEPT_PREFIX)
 
 
 def _commit(source: Path, target: Path, commit: Callable[[Path], object]) -> None:

@@ -11,6 +11,7 @@ from kedro.io import DataCatalog
 from kedro.pipeline.node import Node
 
 import worldwise
+from worldwise.config_loader import data_root
 from worldwise.ledger.code import CodeSet
 from worldwise.ledger.digests import DigestCache
 from worldwise.ledger.plan import Surroundings
@@ -40,7 +41,7 @@ def surroundings(context: KedroContext, catalog: DataCatalog) -> Surroundings:
     """
     loader = context.config_loader
     values = validated(loader["parameters"])
-    cache = DigestCache(data_root(context) / WORK_FOLDER / "digests.json")
+    cache = DigestCache(data_root(loader, context.project_path) / WORK_FOLDER / "digests.json")
 
     def raw(node: Node, blocks: Mapping[str, Any]) -> Mapping[str, str]:
         found = raw_digests(node.name, values, blocks, cache)
@@ -49,10 +50,3 @@ def surroundings(context: KedroContext, catalog: DataCatalog) -> Surroundings:
 
     code = CodeSet("worldwise", Path(worldwise.__file__).parent, CHANGES_NO_RESULT)
     return Surroundings(catalog, values, code, raw)
-
-
-def data_root(context: KedroContext) -> Path:
-    """The folder that everything is stored in."""
-    loader = context.config_loader
-    given = loader.runtime_params.get("data_root") or loader["globals"]["data_root"]
-    return context.project_path / str(given)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +34,14 @@ class LoopState:
     best: float = -1.0
     best_step: int = 0
     stopped: str = ""
+
+    def take(self, content: Mapping[str, Any]) -> None:
+        """Stands where a state stood whose fields went through JSON."""
+        self.step, self.seconds = int(content["step"]), float(content["seconds"])
+        self.checks = [(int(step), float(score)) for step, score in content["checks"]]
+        self.recent = [float(value) for value in content["recent"]]
+        self.best, self.best_step = float(content["best"]), int(content["best_step"])
+        self.stopped = str(content["stopped"])
 
     def better(self, score: float) -> bool:
         """Note a score; True if it is the best so far (a tie keeps the earlier one)."""

@@ -115,10 +115,7 @@ class TrainingState:
         own = content["learner"]
         optimizer = {"state": _nested(load_file(folder / _OPTIMIZER)), "param_groups": own["groups"]}
         self.learner.load_state_dict({"optimizer": optimizer, "steps": own["steps"], "total_steps": own["total_steps"]})
-        loop = content["loop"]
-        loop["checks"] = [(int(step), float(score)) for step, score in loop["checks"]]
-        for name, value in loop.items():
-            setattr(self.loop, name, value)
+        self.loop.take(content["loop"])
         self.recorder.rows[:] = content["rows"]
         self.others.update(content["others"])
         self.memory.clear()

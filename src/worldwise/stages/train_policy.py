@@ -50,7 +50,7 @@ class PolicyConfig(EstimatorConfig):
         probe_temperature: of the probe's responses.
         store_every: keep the episodes of every so many iterations beside those of the last; 0 = the last alone.
         sampler_gap: largest mean difference of log-probabilities between sampler and learner, nats per token,
-            looked at before the first update (a single token may differ by 100 times as much); None only measures
+            looked at before the first update (a single token may differ by 10 times as much); None only measures
             it (bfloat16 samplers). Rounding in float32 alone makes about 1e-7, and 1e-5 in a single token; a wrong
             mask, position or temperature makes 1e-2 and more.
         max_minutes: stop before an iteration that would begin after so many minutes; None = no limit.

@@ -9,7 +9,6 @@ inside a node raises `StopNode`, which no such code catches, and the node's edge
 from __future__ import annotations
 
 import functools
-import logging
 import signal
 import threading
 from collections.abc import Callable
@@ -21,8 +20,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-_logger = logging.getLogger(__name__)
 
 
 class RunInterrupted(RuntimeError):

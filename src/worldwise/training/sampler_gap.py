@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from worldwise.training.errors import LearnerError
 
-SINGLE_TOKEN = 100.0
+SINGLE_TOKEN = 10.0
 """A single token may differ by so many times what is allowed in the mean."""
 
 
