@@ -14,7 +14,6 @@ from worldwise.pipelines import (
     rwml,
     wm_sft,
 )
-from worldwise.pipelines.data_collection.pipeline import create_tasks
 
 
 def register_pipelines() -> dict[str, Pipeline]:
@@ -36,7 +35,7 @@ def register_pipelines() -> dict[str, Pipeline]:
         "rwml": world_model,
         "wm_sft": supervised,
         "policy_rl": policy,
-        "evaluation": create_tasks() + evaluation.create_pipeline(["rwml", "policy"]),
+        "evaluation": evaluation.create_pipeline(["rwml", "policy"]),
         "reporting": report,
         "rl_only": data_collection.create_preparation() + rl_alone + evaluation.create_pipeline(["rl_only"]) + report,
         "wm_sft_then_rl": data

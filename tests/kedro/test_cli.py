@@ -104,7 +104,7 @@ def said(result: Result) -> str:
 
 
 @pytest.mark.parametrize(
-    "who", ["tasks", "parameters", "params:seed", "base_evaluation", "no_such_model", "", "/no/such"]
+    "who", ["training_tasks", "parameters", "params:seed", "base_evaluation", "no_such_model", "", "/no/such"]
 )
 def test_play_refuses_whoever_is_no_player(invoke: Invoke, tmp_path: Path, who: str) -> None:
     (tmp_path / "02_intermediate/household").mkdir(parents=True)

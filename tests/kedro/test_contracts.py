@@ -136,7 +136,7 @@ def test_a_world_may_be_named_alone(loader: Loader) -> None:
 def test_results_on_official_games_lie_apart(loader: Loader) -> None:
     catalog = loader("official")["catalog"]
     assert "/household_official/" in catalog["yardsticks"]["filepath"]
-    assert "/household_official/" in catalog["tasks"]["filepath"]
+    assert "/household_official/" in catalog["evaluation_tasks"]["filepath"]
     assert "/household/" in catalog["{stage}_model"]["filepath"]
 
 

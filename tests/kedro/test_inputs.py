@@ -53,10 +53,6 @@ def check(loader: Loader) -> Check:
         ({"evaluate": {"splits": ["valid_odd"]}}, "evaluate.splits names the split 'valid_odd': household has train"),
         ({"evaluate": {"splits": ["train"]}}, "evaluate.splits names 'train', which tasks.split trains on"),
         ({"tasks": {"split": "valid_seen"}}, "evaluate.splits names 'valid_seen', which tasks.split trains on"),
-        (
-            {"tasks": {"split": "valid_seen"}, "evaluate": {"splits": ["train"]}},
-            "'train' is the name of a set of training tasks",
-        ),
         ({"data_root": ""}, "parameter data_root is '': give the folder"),
         ({"data_root": None}, "parameter data_root is None: give the folder"),
         ({"tasks": {"split": "training"}}, "parameter tasks.split names the split 'training'"),
@@ -159,7 +155,7 @@ def test_missing_official_games_are_said(check: Check, tmp_path: Path, monkeypat
 
 
 def test_a_damaged_game_file_is_named_before_training(tmp_path: Path) -> None:
-    from worldwise.pipelines.data_collection.nodes import begin_files
+    from worldwise.pipelines.tasks import table_of
     from worldwise.worlds.household.config import HouseholdConfig
     from worldwise.worlds.registry import WorldConfig, make_family
 
@@ -172,7 +168,7 @@ def test_a_damaged_game_file_is_named_before_training(tmp_path: Path) -> None:
     listed = family.tasks("valid_seen")
     assert len(listed) == 1
     with pytest.raises(ValueError, match="trial_T20190907_000000_000000"):
-        begin_files(family, listed)
+        table_of(family, {"valid_seen": listed})
 
 
 def test_a_model_folder_without_tokenizer_is_named(check: Check, tiny_folder: Path, tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ STATES = f"{WORK_FOLDER}/{WORKSPACES}/*/state-*"
 MODELS = ("base_model", "auxiliary_model", "world_model", "policy_model")
 
 
-def _command(root: Path, tiny: Path) -> list[str]:
+def _command(root: Path, tiny: Path, workers: int) -> list[str]:
     params = (
         f"data_root={root.as_posix()},model.name={tiny.as_posix()},agent.restrict_to_admissible=true,"
-        "ledger.save_every_s=0,rollout.slots=4,collect.episodes_per_task=6,policy.iterations=6,rwml.max_updates=6,subsample.sft.max_updates=6"
+        f"compute.workers={workers},ledger.save_every_s=0,rollout.slots=4,collect.episodes_per_task=6,"
+        "policy.iterations=6,rwml.max_updates=6,subsample.sft.max_updates=6"
     )
     start = "from kedro.framework.cli.cli import main; main()"
     return [
@@ -44,8 +45,7 @@ def _environment(tmp: Path) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": tmp.as_posix(), "HF_HUB_OFFLINE": "1"}
 
 
-def _to_the_end(root: Path, tiny: Path, project: Path, tmp: Path) -> str:
-    command = _command(root, tiny)
+def _to_the_end(command: list[str], project: Path, tmp: Path) -> str:
     result = subprocess.run(
         command, cwd=project, env=_environment(tmp), capture_output=True, text=True, check=False, timeout=280
     )
@@ -53,9 +53,8 @@ def _to_the_end(root: Path, tiny: Path, project: Path, tmp: Path) -> str:
     return result.stdout
 
 
-def _killed(seconds: float, in_node: bool, root: Path, tiny: Path, project: Path, tmp: Path) -> bool:
+def _killed(seconds: float, in_node: bool, root: Path, command: list[str], project: Path, tmp: Path) -> bool:
     """Kills a run after so many seconds, or once a node has saved a state; False where it had ended before."""
-    command = _command(root, tiny)
     with (
         (tmp / "log").open("a") as log,
         subprocess.Popen(
@@ -109,24 +108,32 @@ def _timeless(value: object) -> object:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("seed", "kills"), [(0, 3), pytest.param(1, 20, marks=pytest.mark.slow)], ids=["some", "twenty"]
+    ("seed", "kills", "workers"),
+    [
+        (0, 3, 1),
+        pytest.param(1, 20, 1, marks=pytest.mark.slow),
+        pytest.param(2, 6, 2, marks=pytest.mark.slow),
+    ],
+    ids=["some", "twenty", "workers"],
 )
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(
-    project: Path, tiny_folder: Path, tmp_path: Path, seed: int, kills: int
+    project: Path, tiny_folder: Path, tmp_path: Path, seed: int, kills: int, workers: int
 ) -> None:
-    _to_the_end(tmp_path / "whole", tiny_folder, project, tmp_path / "tmp")
+    tmp = tmp_path / "tmp"
+    _to_the_end(_command(tmp_path / "whole", tiny_folder, workers), project, tmp)
     draws = random.Random(seed)
     died, ended = 0, 0
     while died < kills:
         root = tmp_path / f"killed_{ended}"
         # Every other one in the middle of a node for sure, however fast the machine is.
-        if _killed(draws.uniform(4.0, 20.0), died % 2 == 0, root, tiny_folder, project, tmp_path / "tmp"):
+        command = _command(root, tiny_folder, workers)
+        if _killed(draws.uniform(4.0, 20.0), died % 2 == 0, root, command, project, tmp):
             died += 1
         else:
             ended += 1
     roots = sorted(tmp_path.glob("killed_*"))
     assert roots
     for root in roots:
-        _to_the_end(root, tiny_folder, project, tmp_path / "tmp")
+        _to_the_end(_command(root, tiny_folder, workers), project, tmp)
         assert _results(root) == _results(tmp_path / "whole")
-    assert "goes on from the state" in (tmp_path / "tmp" / "log").read_text(), "some node was stopped in its middle"
+    assert "goes on from the state" in (tmp / "log").read_text(), "some node was stopped in its middle"

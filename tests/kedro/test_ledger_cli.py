@@ -16,7 +16,7 @@ from worldwise.cli.worldwise import worldwise
 from worldwise.ledger.manifest import Provenance, manifest_of, write_manifest
 
 Invoke = Callable[..., Result]
-NODES = ("prepare_tasks", "prepare_base_model", "tune_format", "collect_episodes", "extract_transitions")
+NODES = ("prepare_training_tasks", "prepare_base_model", "tune_format", "collect_episodes", "extract_transitions")
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,12 +27,14 @@ from mlflow.entities import Run
 from worldwise.config import FrozenConfig
 from worldwise.hooks.interrupt import InterruptHooks
 from worldwise.hooks.progress import ProgressHooks
+from worldwise.tracking import store as store_module
 from worldwise.tracking.config import MlflowConfig
 from worldwise.tracking.flatten import flatten, numbers
 from worldwise.tracking.hook import Curve, MlflowHooks
 from worldwise.tracking.hook import _Run as _Tracked
 from worldwise.tracking.interruption import RunInterrupted, interruptible
 from worldwise.tracking.listeners import reporter
+from worldwise.tracking.process import HOST, PROCESS
 from worldwise.tracking.store import TrackingStore
 
 VERSION = "2026-01-01T00.00.00.000Z"
@@ -48,6 +55,12 @@ def _train(config: Toy) -> dict[str, float]:
         tell.log({"loss": 1.0 / (step + 1), "nothing": float("nan")}, step)
         tell.progress(step + 1, config.steps, "")
     return {"success": 0.5}
+
+
+def _train_slowly(config: Toy) -> dict[str, float]:
+    found = _train(config)
+    time.sleep(1.0)
+    return found
 
 
 def _explode(config: Toy) -> dict[str, float]:
@@ -73,6 +86,7 @@ def _report(metrics: dict[str, float]) -> dict[str, float]:
 
 
 def _run(project: Path, function: Callable[[Toy], dict[str, float]], mlflow_yml: dict[str, Any] | None = None) -> None:
+    project.mkdir(exist_ok=True)
     config = mlflow_yml or {"tracking_uri": "sqlite:///tracking.db"}
     context = SimpleNamespace(config_loader={"mlflow": config}, project_path=project)
     pipeline = Pipeline(
@@ -83,7 +97,10 @@ def _run(project: Path, function: Callable[[Toy], dict[str, float]], mlflow_yml:
     )
     versioned = {"type": "json.JSONDataset", "versioned": True}
     catalog = DataCatalog.from_config(
-        {name: {**versioned, "filepath": (project / f"{name}.json").as_posix()} for name in ("metrics", "summary")},
+        {
+            name: {**versioned, "filepath": (project / "08_reporting" / f"{name}.json").as_posix()}
+            for name in ("metrics", "summary")
+        },
         save_version=VERSION,
     )
     catalog["params:toy"] = Toy()
@@ -126,8 +143,16 @@ def test_a_run_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert parent.data.metrics["metrics.success"] == 0.5
     assert child.info.status == "FINISHED"
     assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert child.data.params == parent.data.params, "what the node takes, here all there is"
+    assert child.data.tags["dataset.metrics"] == VERSION
+    assert child.data.tags["kedro.run_id"] == VERSION
     assert set(child.data.metrics) == {"loss"}
-    history = mlflow.MlflowClient(f"sqlite:///{tmp_path}/tracking.db").get_metric_history(child.info.run_id, "loss")
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/tracking.db")
+    folders = ("config", "results")
+    files = [own.path for name in folders for own in client.list_artifacts(parent.info.run_id, name)]
+    assert sorted(files) == ["config/parameters.json", "results/metrics.json", "results/summary.json"]
+    assert (tmp_path / "mlartifacts").is_dir(), "in the project, wherever the command was started"
+    history = client.get_metric_history(child.info.run_id, "loss")
     assert [(point.step, point.value) for point in history] == [(0, 1.0), (1, 0.5), (2, pytest.approx(1 / 3))]
     assert not list(elsewhere.iterdir())
 
@@ -161,7 +186,55 @@ def test_a_silent_server_warns_once_and_stops_nothing(
     warnings = [record for record in caplog.records if record.name == "worldwise.tracking.store"]
     assert len(warnings) == 1
     assert "the run goes on without it" in warnings[0].getMessage()
-    assert (tmp_path / "summary.json").is_dir()
+    assert (tmp_path / "08_reporting/summary.json").is_dir()
+
+
+def test_training_samples_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
+    _run(tmp_path, _train_slowly)
+    parent, child = _runs(tmp_path)
+    assert {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} <= set(child.data.metrics)
+    assert not [name for name in parent.data.metrics if name.startswith("system/")]
+    _run(tmp_path / "without", _train_slowly, {"tracking_uri": "sqlite:///tracking.db", "system_metrics": False})
+    assert set(_runs(tmp_path / "without")[1].data.metrics) == {"loss"}
+
+
+def test_a_locked_database_warns_once_and_slows_little(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Another process holds it from the middle of training on."""
+    holder = sqlite3.connect(tmp_path / "tracking.db", isolation_level=None, check_same_thread=False)
+
+    def train_while_locked(config: Toy) -> dict[str, float]:
+        holder.execute("BEGIN EXCLUSIVE")
+        locked.append(time.monotonic())
+        return _train(config.model_copy(update={"steps": 50}))
+
+    locked: list[float] = []
+    with caplog.at_level(logging.WARNING, logger="worldwise.tracking.store"):
+        _run(tmp_path, train_while_locked, {"tracking_uri": "sqlite:///tracking.db", "timeout_s": 1})
+    seconds = time.monotonic() - locked[0]
+    holder.execute("ROLLBACK")
+    assert len([record for record in caplog.records if record.name == "worldwise.tracking.store"]) == 1
+    assert (tmp_path / "08_reporting/summary.json").is_dir()
+    assert seconds < 12.0, "one wait of three seconds, not one of twenty for every call"
+
+
+def test_a_database_that_is_deleted_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def train_without(config: Toy) -> dict[str, float]:
+        (tmp_path / "tracking.db").unlink()
+        return _train(config)
+
+    with caplog.at_level(logging.WARNING, logger="worldwise.tracking.store"):
+        _run(tmp_path, train_without)
+    assert len([record for record in caplog.records if record.name == "worldwise.tracking.store"]) == 1
+    assert (tmp_path / "08_reporting/summary.json").is_dir()
+
+
+def test_a_place_that_takes_no_files_costs_the_files_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "mlartifacts").write_text("a file where the folder should be")
+    with caplog.at_level(logging.WARNING, logger="worldwise.tracking.store"):
+        _run(tmp_path, _train)
+    assert len([record for record in caplog.records if record.name == "worldwise.tracking.store"]) == 1
+    assert _runs(tmp_path)[0].data.metrics["metrics.success"] == 0.5
 
 
 def test_tracking_can_be_switched_off(tmp_path: Path) -> None:
@@ -198,24 +271,30 @@ def test_what_is_not_stored_gets_no_version(tmp_path: Path) -> None:
     )
     catalog.save("stored", {"rows": []})
     store: Any = SimpleNamespace(tags=lambda run, tags: told.append(tags))
-    hooks._run = _Tracked(store, "toy", {}, {}, catalog, parent="parent")
+    hooks._run = _Tracked(store, "toy", {}, {}, {}, catalog, parent="parent")
     for name in ("absent", "stored"):
         hooks.after_dataset_loaded(dataset_name=name, data=catalog.load(name))
-    assert told == [{"dataset.stored": VERSION}]
+    assert [tags for tags in told if tags] == [{"dataset.stored": VERSION}]
 
 
-def test_a_killed_nodes_run_goes_on_without_gaps_or_duplicates(tmp_path: Path) -> None:
+def test_a_killed_nodes_run_goes_on_without_gaps_or_duplicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = MlflowConfig(tracking_uri=f"sqlite:///{tmp_path.as_posix()}/runs.db")
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    monkeypatch.setattr(store_module, "process_tags", lambda: {HOST: socket.gethostname(), PROCESS: f"{ended.pid} 0"})
     killed = TrackingStore(config, tmp_path)
     before = killed.open_run("first", {})
     assert before is not None
     child = killed.open_run("train", {}, before)
     assert child is not None
+    monkeypatch.undo()
     for step in (0, 1, 3):
         killed.metrics(child, {"loss": float(step)}, step)
     for operation in killed._waiting.pop(child):
         operation.wait()
     later = TrackingStore(config, tmp_path)
+    beside = later.open_run("beside", {})
+    later.end_dead()
     after = later.open_run("second", {})
     assert after is not None
     assert later.reopen_run(child, after)
@@ -226,6 +305,8 @@ def test_a_killed_nodes_run_goes_on_without_gaps_or_duplicates(tmp_path: Path) -
     client = mlflow.MlflowClient(config.tracking_uri)
     assert sorted(own.step for own in client.get_metric_history(child, "loss")) == [0, 1, 2, 3, 4]
     assert client.get_run(before).info.status == "KILLED"
+    assert beside is not None
+    assert client.get_run(beside).info.status == "RUNNING", "this process is alive"
     assert client.get_run(child).info.status == "FINISHED"
     assert client.get_run(child).data.tags["mlflow.parentRunId"] == after
     assert not later.reopen_run("0" * 32, after), "a run that is gone is made anew"

@@ -40,13 +40,10 @@ def content(root: Path, name: str) -> Any:
 def test_the_main_job_leaves_everything(stored: Stored) -> None:
     for name in ("pretrained_model", "base_model", "auxiliary_model", "world_model", "policy_model"):
         check_model_folder(newest(stored, f"06_models/household/{name}"))
-    tasks = content(stored, "02_intermediate/household/tasks.json")
-    assert {name: len(rows) for name, rows in tasks.items()} == {
-        "train": 12,
-        "held_out": 4,
-        "valid_seen": 4,
-        "valid_unseen": 4,
-    }
+    tasks = content(stored, "02_intermediate/household/training_tasks.json")
+    assert {name: len(rows) for name, rows in tasks.items()} == {"train": 12, "held_out": 4}
+    tasks = content(stored, "02_intermediate/household/evaluation_tasks.json")
+    assert {name: len(rows) for name, rows in tasks.items()} == {"valid_seen": 4, "valid_unseen": 4}
     assert count_episodes(newest(stored, "03_primary/household/collected_episodes")) == 24
     counts = content(stored, "08_reporting/household/transition_counts.json")
     assert counts["turns"] == counts["kept"] + sum(

@@ -25,7 +25,7 @@ from worldwise.generation.tiny import tiny_model, tiny_tokenizer
 from worldwise.generation.torch_engine import TorchEngine
 from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutError, RolloutStats, plan_groups
 from worldwise.rollouts.scheduler import play
-from worldwise.rollouts.workers import WorkerError, WorkerPool, _portions, worker_count
+from worldwise.rollouts.workers import WorkerError, WorkerPool, _shares, worker_count
 from worldwise.worlds.household.config import HouseholdConfig
 from worldwise.worlds.household.family import HouseholdFamily
 
@@ -138,8 +138,9 @@ def test_the_same_episodes_in_the_same_order(
     assert_same(episodes, alone(model, tokenizer, household, plans, expected))
     assert told == [(done, 16) for done in range(1, 17)]
     assert counted.episodes == 16
-    for name in ("turns", "context_tokens", "prefix_tokens", "sampled_tokens", "rejected"):
+    for name in ("turns", "context_tokens", "sampled_tokens", "rejected"):
         assert getattr(counted, name) == getattr(expected, name)
+    assert counted.prefix_tokens <= expected.prefix_tokens, "groups are played whole"
     assert counted.engine_seconds > 0.0
 
 
@@ -233,12 +234,30 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
     assert gone(pids)
 
 
-def test_portions_keep_groups_together_and_every_worker_busy(plans: list[EpisodePlan]) -> None:
+def test_shares_keep_groups_together_and_every_worker_busy(plans: list[EpisodePlan]) -> None:
     numbered = list(enumerate(plans))
-    assert [[position for position, _ in portion] for portion in _portions(numbered, 2)] == [
-        [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15],
+    assert [[position for position, _ in share] for share in _shares(numbered, 2)] == [
+        [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15],
     ]  # fmt: skip
-    assert [len(portion) for portion in _portions(numbered[:4], 2)] == [1, 1, 1, 1]
+    assert [[position for position, _ in share] for share in _shares(numbered[:4], 2)] == [[0, 2], [1, 3]]
+    assert [[position for position, _ in share] for share in _shares(numbered[:1], 2)] == [[0], []]
+
+
+def test_the_same_bits_every_time(pool: WorkerPool, plans: list[EpisodePlan]) -> None:
+    """Whichever worker is faster: one is held up here, and plays the batches that it always plays."""
+    first = list(pool.play(plans, CONFIG, "tiny"))
+    slow = psutil.Process(pool.pids[0])
+    again = pool.play(plans, CONFIG, "tiny")
+    episodes = [next(again)]
+    slow.suspend()
+    time.sleep(0.5)
+    slow.resume()
+    episodes += again
+    for episode, other in zip(first, episodes, strict=True):
+        for turn, twin in zip(episode.turns, other.turns, strict=True):
+            assert turn.response_ids.tolist() == twin.response_ids.tolist()
+            assert turn.logprobs.tobytes() == twin.logprobs.tobytes()
+            assert turn.entropies.tobytes() == twin.entropies.tobytes()
 
 
 def test_worker_count(model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:

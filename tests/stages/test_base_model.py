@@ -14,6 +14,7 @@ import torch
 
 from worldwise.agents.agent import Agent
 from worldwise.agents.config import AgentConfig
+from worldwise.ledger.workspace import Workspace
 from worldwise.stages.base_model.build import BaseModelConfig, build_base_model
 from worldwise.stages.base_model.encoding import PlayEncoder
 from worldwise.stages.base_model.play import PlayConfig, Transcript, play_episodes
@@ -182,18 +183,53 @@ def test_loss_of_a_batch_is_the_weighted_mean_of_each_rows_own(played, agent, to
     assert float(loss.detach()) == pytest.approx(total / weight, rel=1e-5)
 
 
-def test_building_twice_gives_the_same_bytes_and_learns(tmp_path: Path):
-    config = BaseModelConfig(
-        play=PlayConfig(episodes=150),
-        shape=ShapeConfig(layers=1, hidden=32, feed_forward=64, heads=2, kv_heads=1, head_dim=16, vocab_size=600),
-        train=TrainConfig(batch_tokens=2048, threads=1, warmup_steps=2, learning_rate=1e-2),
+SMALL = BaseModelConfig(
+    play=PlayConfig(episodes=150),
+    shape=ShapeConfig(layers=1, hidden=32, feed_forward=64, heads=2, kv_heads=1, head_dim=16, vocab_size=600),
+    train=TrainConfig(batch_tokens=2048, threads=1, warmup_steps=2, learning_rate=1e-2),
+)
+
+
+class Killed(Workspace):
+    """A workspace in which the build dies after so many states; 0 = it does not."""
+
+    def __init__(self, folder: Path, lives: int):
+        super().__init__(folder, every_s=0.0)
+        self.lives = lives
+
+    def save(self, write):
+        super().save(write)
+        self.lives -= 1
+        if not self.lives:
+            raise KeyboardInterrupt
+
+
+def test_a_build_that_was_killed_ends_with_the_same_bytes(tmp_path: Path):
+    curves: list[dict[int, float]] = [{}, {}]
+    (tmp_path / "whole").mkdir()
+    whole = build_base_model(SMALL, tmp_path / "whole", lambda row, step: curves[0].update({step: row["loss"]}))
+    for lives in (51, 20):
+        with pytest.raises(KeyboardInterrupt):
+            build_base_model(SMALL, tmp_path / "never", lambda row, step: None, Killed(tmp_path / "work", lives))
+    (tmp_path / "resumed").mkdir()
+    resumed = build_base_model(
+        SMALL,
+        tmp_path / "resumed",
+        lambda row, step: curves[1].update({step: row["loss"]}),
+        Killed(tmp_path / "work", 0),
     )
+    assert whole["steps"] > 80, "both were killed in the middle"
+    assert resumed["sha256"] == whole["sha256"]
+    assert curves[1] == curves[0]
+
+
+def test_building_twice_gives_the_same_bytes_and_learns(tmp_path: Path):
     curves: list[list[float]] = [[], []]
     facts = []
     for turn in (0, 1):
         folder = tmp_path / str(turn)
         folder.mkdir()
-        facts.append(build_base_model(config, folder, lambda row, step, turn=turn: curves[turn].append(row["loss"])))
+        facts.append(build_base_model(SMALL, folder, lambda row, step, turn=turn: curves[turn].append(row["loss"])))
     assert facts[0]["sha256"] == facts[1]["sha256"]
     assert curves[0] == curves[1]
     assert curves[0][-1] < 6.0 < np.log(600)

@@ -1,33 +1,12 @@
-"""Objects of the stages as JSON values and tables, and back."""
+"""Objects of the stages as tables, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 
 from worldwise.stages.subsample import TransitionScore
-from worldwise.worlds.contract import Task
-
-TaskTable = dict[str, list[dict[str, Any]]]
-"""What `tasks` stores: set of tasks -> its tasks in order."""
-
-
-def tasks_to_json(tasks: Mapping[str, Sequence[Task]]) -> TaskTable:
-    """Tasks as JSON values."""
-    return {
-        name: [
-            {"task_id": task.task_id, "task_type": task.task_type, "split": task.split, "payload": dict(task.payload)}
-            for task in chosen
-        ]
-        for name, chosen in tasks.items()
-    }
-
-
-def tasks_from_json(table: TaskTable) -> dict[str, list[Task]]:
-    """The tasks that `tasks_to_json` wrote."""
-    return {name: [Task(**row) for row in rows] for name, rows in table.items()}
 
 
 def scores_to_frame(scores: Sequence[TransitionScore]) -> pd.DataFrame:

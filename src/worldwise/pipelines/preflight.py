@@ -18,9 +18,6 @@ from worldwise.worlds.registry import WorldConfig, make_family
 
 Check = Callable[[Mapping[str, Any]], Iterator[str]]
 
-TRAINING_SETS = ("train", "held_out")
-"""Names of the sets of training tasks, whatever split they come from."""
-
 
 def preflight(blocks: Mapping[str, Any], datasets: Collection[str] | None = None) -> None:
     """Everything about validated parameters that can be known before the first node.
@@ -65,18 +62,13 @@ def _wanted_tasks(blocks: Mapping[str, Any]) -> Iterator[tuple[str, str, str, in
 
 
 def _splits(blocks: Mapping[str, Any]) -> Iterator[str]:
-    """Evaluated tasks are none that were trained on, and do not take the place of those in the stored table."""
+    """Evaluated tasks are none that were trained on."""
     trained = blocks["tasks"].split
     for split in blocks["evaluate"].splits:
         if split == trained:
             yield (
                 f"parameter evaluate.splits names {split!r}, which tasks.split trains on: games that were trained on "
                 "say little about others, so leave it out or change tasks.split"
-            )
-        elif split in TRAINING_SETS:
-            yield (
-                f"parameter evaluate.splits names {split!r} while tasks.split is {trained!r}: {split!r} is the name "
-                "of a set of training tasks, so leave it out"
             )
 
 

@@ -20,10 +20,9 @@ def _model(blocks: Blocks) -> dict[str, Path | None]:
 
 
 def _games(values: Blocks, taken: Blocks) -> dict[str, Path | None]:
-    """The games of the splits that a node may play: that of training, and the evaluated ones if it evaluates."""
+    """The games of the splits that a node may play: the evaluated ones if it evaluates, else that of training."""
     family = make_family(values["world"].name, values["world"])
-    evaluated = taken["evaluate"].splits if "evaluate" in taken else []
-    splits = dict.fromkeys([values["tasks"].split, *evaluated])
+    splits = taken["evaluate"].splits if "evaluate" in taken else [values["tasks"].split]
     return {f"the games of {split}": path for split in splits for path in family.files(split)}
 
 

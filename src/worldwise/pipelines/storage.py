@@ -15,7 +15,7 @@ from worldwise.pipelines.room import OTHER_DATA_ROOT, check_room
 MAY_BE_ABSENT = (OptionalJSONDataset, OptionalEpisodesDataset)
 
 MADE_BY = {
-    "tasks": "data_collection",
+    "training_tasks": "data_collection",
     "pretrained_model": "data_collection",
     "base_model": "data_collection",
     "collected_episodes": "data_collection",
@@ -25,6 +25,7 @@ MADE_BY = {
     "world_model": "rwml",
     "wm_sft_model": "wm_sft",
     "policy_model": "policy_rl",
+    "evaluation_tasks": "evaluation",
     "base_evaluation": "evaluation",
     "held_out_transitions": "evaluation",
     "yardsticks": "evaluation",

@@ -143,14 +143,14 @@ class WorkerPool:
             begin = Begin(self._weights(), config, model_version)
             for number in range(self._count):
                 self._send(number, begin)
-            portions = deque(_portions(list(enumerate(plans)), self._count))
-            loads, counters = [0] * self._count, [RolloutStats() for _ in range(self._count)]
+            for number, share in enumerate(_shares(list(enumerate(plans)), self._count)):
+                if share:
+                    self._send(number, More(share))
+            counters = [RolloutStats() for _ in range(self._count)]
             finished: dict[int, Episode] = {}
             following = 0
             while following < len(plans):
-                self._hand_out(portions, loads, min(config.slots, self._slots))
                 for number, reply in self._replies():
-                    loads[number] -= len(reply.episodes)
                     counters[number] = reply.stats
                     for position, episode in reply.episodes:
                         finished[position] = episode
@@ -248,21 +248,6 @@ class WorkerPool:
             self.close()
             raise
 
-    def _hand_out(self, portions: deque[list[tuple[int, EpisodePlan]]], loads: list[int], slots: int) -> None:
-        """Plans for workers with room, those with least first. A few more than slots, so that none stays empty."""
-        room = slots + max(1, slots // 8)
-        chosen: list[list[tuple[int, EpisodePlan]]] = [[] for _ in loads]
-        while portions:
-            number = loads.index(min(loads))
-            if loads[number] and loads[number] + len(portions[0]) > room:
-                break
-            portion = portions.popleft()
-            loads[number] += len(portion)
-            chosen[number] += portion
-        for number, plans in enumerate(chosen):
-            if plans:
-                self._send(number, More(plans))
-
     def _send(self, number: int, message: Begin | More | Call) -> None:
         try:
             self._workers[number][1].send(message)
@@ -297,13 +282,23 @@ class WorkerPool:
         raise WorkerError(f"{process.name} (process {process.pid}) ended unexpectedly with {how}{hint}")
 
 
-def _portions(plans: list[tuple[int, EpisodePlan]], count: int) -> Iterator[list[tuple[int, EpisodePlan]]]:
-    """Plans of one group together, as they share their first prompt, yet at least two portions per worker."""
+def _shares(plans: list[tuple[int, EpisodePlan]], count: int) -> list[list[tuple[int, EpisodePlan]]]:
+    """The plans of each worker, dealt out portion by portion before the first is played.
+
+    A worker that took more work whenever it has room would share the work slightly better, and play other batches
+    each time: the last bits of log-probabilities depend on the batch, so a run would not end twice with the same
+    weights. Plans of one group stay together, as they share their first prompt, yet there are at least two portions
+    per worker.
+    """
     most = max(1, -(-len(plans) // (2 * count)))
+    shares: list[list[tuple[int, EpisodePlan]]] = [[] for _ in range(count)]
+    following = 0
     for _, members in groupby(plans, key=lambda plan: plan[1].group_id):
         group = list(members)
         for start in range(0, len(group), most):
-            yield group[start : start + most]
+            shares[following % count] += group[start : start + most]
+            following += 1
+    return shares
 
 
 @contextlib.contextmanager

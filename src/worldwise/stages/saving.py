@@ -7,10 +7,10 @@ states lie, how often they are due and when they go is not the stage's business.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from worldwise.stages.keeping import LoopState, WeightKeeper
 from worldwise.stages.reporter import CurveRecorder
+from worldwise.stages.tensor_files import detached, flat, nested, store_tensors
 
 if TYPE_CHECKING:
     from worldwise.training.learner import Learner
@@ -85,13 +86,13 @@ class TrainingState:
         """
         learner = self.learner.state_dict()
         groups = learner["optimizer"]["param_groups"]
-        _store(_detached(self.learner.model.state_dict()), folder / _WEIGHTS)
-        _store(_flat(learner["optimizer"]["state"]), folder / _OPTIMIZER)
+        store_tensors(detached(self.learner.model.state_dict()), folder / _WEIGHTS)
+        store_tensors(flat(learner["optimizer"]["state"]), folder / _OPTIMIZER)
         if self.keeper is not None and self.keeper.kept:
-            _store(_detached(self.keeper.kept), folder / _KEPT)
+            store_tensors(detached(self.keeper.kept), folder / _KEPT)
         if self.memory:
             vectors = torch.from_numpy(np.stack(list(self.memory.values())))
-            _store({"vectors": vectors}, folder / _MEMORY)
+            store_tensors({"vectors": vectors}, folder / _MEMORY)
         content = {
             "texts": list(self.memory),
             "loop": asdict(self.loop),
@@ -113,7 +114,7 @@ class TrainingState:
         content = json.loads((folder / _STATE).read_text(encoding="utf-8"))
         self.learner.model.load_state_dict(load_file(folder / _WEIGHTS))
         own = content["learner"]
-        optimizer = {"state": _nested(load_file(folder / _OPTIMIZER)), "param_groups": own["groups"]}
+        optimizer = {"state": nested(load_file(folder / _OPTIMIZER)), "param_groups": own["groups"]}
         self.learner.load_state_dict({"optimizer": optimizer, "steps": own["steps"], "total_steps": own["total_steps"]})
         self.loop.take(content["loop"])
         self.recorder.rows[:] = content["rows"]
@@ -139,35 +140,3 @@ def resumed(state: TrainingState, saver: Saver) -> bool:
     for row in state.recorder.rows:
         state.recorder.inner.log({name: value for name, value in row.items() if name != "step"}, int(row["step"]))
     return True
-
-
-def _store(tensors: dict[str, torch.Tensor], path: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
-    try:
-        save_file(tensors, path)
-    except SafetensorError as error:
-        raise OSError(f"{path} cannot be written: {error}") from error
-
-
-def _detached(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copies of their own: tied weights share memory, which safetensors refuses."""
-    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
-
-
-def _flat(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-    """`{0: {"exp_avg": t}}` as `{"0.exp_avg": t}`."""
-    return {
-        f"{index}.{name}": value.detach().to("cpu", copy=True).contiguous()
-        for index, own in state.items()
-        for name, value in own.items()
-    }
-
-
-def _nested(flat: Mapping[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
-    found: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in flat.items():
-        index, _, rest = name.partition(".")
-        found.setdefault(int(index), {})[rest] = value
-    return found

@@ -19,8 +19,11 @@ class MlflowConfig(FrozenConfig):
         tracking_uri: `sqlite:///file` (relative to the project's root, wherever the command is started),
             `http(s)://server`, or what else mlflow takes.
         experiment: name that runs are gathered under.
-        timeout_s: seconds to wait for a server before going on without it.
+        timeout_s: seconds to wait for a server before asking it once more; a run goes on without a tracker that has
+            not answered in twice that time.
         tags: further tags of every run.
+        system_metrics: whether training stages sample the machine beside their curves.
+        artifact_bytes: results up to this size are copied to the tracker; 0 = none.
     """
 
     enabled: bool = True
@@ -28,6 +31,8 @@ class MlflowConfig(FrozenConfig):
     experiment: str = Field("worldwise", min_length=1)
     timeout_s: int = Field(5, ge=1, le=600)
     tags: dict[str, str] = Field(default_factory=dict)
+    system_metrics: bool = True
+    artifact_bytes: int = Field(2_000_000, ge=0)
 
     def absolute_uri(self, project: Path) -> str:
         """The tracking URI with a relative SQLite file put into the project's root."""

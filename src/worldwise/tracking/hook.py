@@ -5,9 +5,10 @@ mlflow is imported when the first node starts, so that other commands do not pay
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
 from worldwise.ledger.provenance import made_now, set_made
+from worldwise.ledger.stored import place_of
 from worldwise.ledger.workspace import workspace
 from worldwise.tracking.config import MlflowConfig
 from worldwise.tracking.flatten import flatten, numbers
@@ -35,6 +37,9 @@ _PARAMETER = "params:"
 
 _NOTE = "mlflow_run"
 """File in a node's workspace that names its run."""
+
+_RESULTS = "08_reporting"
+"""Layer of metrics, figures and reports: what of it is one small file is copied to the tracker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class _Run:
     store: TrackingStore
     name: str
     tags: dict[str, str]
+    source: dict[str, str]
     params: dict[str, Any]
     catalog: DataCatalog
     parent: str | None = None
@@ -90,23 +96,19 @@ class MlflowHooks:
         self._run = None
         if not self._config.enabled:
             return
-        params: dict[str, Any] = {}
-        for name in sorted(pipeline.inputs()):
-            if name.startswith(_PARAMETER):
-                params.update(flatten(name.removeprefix(_PARAMETER), catalog.load(name)))
         pipelines = ",".join(run_params.get("pipeline_names") or ["__default__"])
         version = str(run_params["run_id"])
         self._run = _Run(
             store=TrackingStore(self._config, self._project),
             name=f"{pipelines} {version}",
             tags={
-                **git_tags(self._project),
                 "kedro.pipelines": pipelines,
                 "kedro.env": str(run_params.get("env") or ""),
                 "kedro.run_id": version,
                 "kedro.command": shlex.join(["kedro", *sys.argv[1:]]),
             },
-            params=params,
+            source=git_tags(self._project),
+            params=_parameters(pipeline.inputs(), catalog),
             catalog=catalog,
         )
 
@@ -117,9 +119,11 @@ class MlflowHooks:
         if run is None or run.opened:
             return
         run.opened = True
-        run.parent = run.store.open_run(run.name, run.tags)
+        run.store.end_dead()
+        run.parent = run.store.open_run(run.name, {**run.source, **run.tags})
         if run.parent is not None:
             run.store.params(run.parent, run.params)
+            run.store.text(run.parent, json.dumps(run.params, indent=1, default=str), "config/parameters.json")
 
     @hook_impl
     def before_node_run(self, node: Node) -> None:
@@ -140,10 +144,15 @@ class MlflowHooks:
         if note is not None and note.is_file():
             child = note.read_text(encoding="utf-8")
             if run.store.reopen_run(child, parent):
+                run.store.watch(child)
                 return Curve(run.store, child, run.store.known_steps(child))
-        created = run.store.open_run(node.name, {"kedro.node": node.name, "ledger.key": made_now().key}, parent)
+        own_tags = {"kedro.node": node.name, "ledger.key": made_now().key, "kedro.run_id": run.tags["kedro.run_id"]}
+        tags = {**run.source, **own_tags, **_versions(node.inputs, run.catalog, saved=False)}
+        created = run.store.open_run(node.name, tags, parent)
         if created is None:
             return None
+        run.store.params(created, _parameters(node.inputs, run.catalog))
+        run.store.watch(created)
         if note is not None:
             with suppress(OSError):
                 note.parent.mkdir(parents=True, exist_ok=True)
@@ -152,6 +161,8 @@ class MlflowHooks:
 
     @hook_impl
     def after_node_run(self, node: Node) -> None:
+        if self._run is not None and (curve := self._run.curves.get(node.name)) is not None:
+            self._run.store.tags(curve.run, _versions(node.outputs, self._run.catalog, saved=True))
         self._close_child(node, "FINISHED")
 
     @hook_impl
@@ -163,16 +174,19 @@ class MlflowHooks:
         run = self._run
         if run is None or run.parent is None:
             return
-        self._tag_version(run, dataset_name, saved=True)
+        run.store.tags(run.parent, _versions([dataset_name], run.catalog, saved=True))
         if isinstance(data, dict):
             run.store.metrics(run.parent, numbers(dataset_name, data), 0)
+        path = _result(run.catalog, dataset_name)
+        if path is not None:
+            run.store.file(run.parent, path, "results")
 
     @hook_impl
     def after_dataset_loaded(self, dataset_name: str, data: Any) -> None:
         run = self._run
         # An optional dataset of which nothing is stored loads as None.
         if run is not None and run.parent is not None and data is not None and not dataset_name.startswith(_PARAMETER):
-            self._tag_version(run, dataset_name, saved=False)
+            run.store.tags(run.parent, _versions([dataset_name], run.catalog, saved=False))
 
     @hook_impl
     def after_pipeline_run(self) -> None:
@@ -181,13 +195,6 @@ class MlflowHooks:
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
         self._close(status_of(error))
-
-    def _tag_version(self, run: _Run, name: str, *, saved: bool) -> None:
-        dataset = run.catalog.get(name)
-        if run.parent is not None and isinstance(dataset, AbstractVersionedDataset):
-            version = dataset.resolve_save_version() if saved else dataset.resolve_load_version()
-            if version is not None:
-                run.store.tags(run.parent, {f"dataset.{name}": version})
 
     def _close_child(self, node: Node, status: Status) -> None:
         curve = self._run.curves.pop(node.name, None) if self._run else None
@@ -199,6 +206,37 @@ class MlflowHooks:
         run, self._run = self._run, None
         if run is not None and run.parent is not None:
             run.store.close_run(run.parent, status)
+
+
+def _parameters(names: Iterable[str], catalog: DataCatalog) -> dict[str, Any]:
+    """The flattened parameters among some inputs."""
+    found: dict[str, Any] = {}
+    for name in sorted(names):
+        if name.startswith(_PARAMETER):
+            found.update(flatten(name.removeprefix(_PARAMETER), catalog.load(name)))
+    return found
+
+
+def _versions(names: Iterable[str], catalog: DataCatalog, *, saved: bool) -> dict[str, str]:
+    """Tags with the versions of some datasets, those that are saved or those that are loaded."""
+    tags = {}
+    for name in names:
+        dataset = catalog.get(name)
+        if isinstance(dataset, AbstractVersionedDataset):
+            version = dataset.resolve_save_version() if saved else dataset.resolve_load_version()
+            if version is not None:
+                tags[f"dataset.{name}"] = version
+    return tags
+
+
+def _result(catalog: DataCatalog, name: str) -> Path | None:
+    """The file of a metric, figure or report that was just stored; None for any other dataset."""
+    dataset = catalog.get(name)
+    if not isinstance(dataset, AbstractVersionedDataset) or _RESULTS not in Path(dataset._filepath).parts:
+        return None
+    version = dataset.resolve_save_version()
+    path = None if version is None else place_of(dataset, version)
+    return path if path is not None and path.is_file() else None
 
 
 def status_of(error: Exception) -> Status:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,43 +9,22 @@ from typing import Any
 from worldwise.episodes.store import read_episodes, write_episodes
 from worldwise.episodes.transitions import Transition, extract
 from worldwise.generation.models import ModelConfig, resolve_model
-from worldwise.pipelines.conversion import TaskTable, tasks_from_json, tasks_to_json
 from worldwise.pipelines.parameters import TasksConfig
 from worldwise.pipelines.support import growing_folder, in_context, stored
+from worldwise.pipelines.tasks import TaskTable, table_of, tasks_from_json
 from worldwise.stages import format_tuning as tuning
 from worldwise.stages.actor import StageContext, load_checkpoint
 from worldwise.stages.collect import CollectConfig, block_size
 from worldwise.stages.collect import collect_episodes as collect
-from worldwise.stages.evaluate import EvaluateConfig
 from worldwise.stages.format_tuning import FormatTuningConfig
-from worldwise.worlds.contract import Task, WorldFamily
 from worldwise.worlds.registry import WorldConfig, make_family
 
 
-def prepare_tasks(world: WorldConfig, tasks: TasksConfig, evaluate: EvaluateConfig) -> TaskTable:
-    """The tasks of a run: `train`, `held_out` (training tasks that only checks play), and the evaluated splits.
-
-    Tasks that are read from files are begun once, so that a damaged file is named here and not in the middle
-    of training.
-    """
+def prepare_training_tasks(world: WorldConfig, tasks: TasksConfig) -> TaskTable:
+    """The tasks of all training: `train`, and `held_out`, which only the checks between updates play."""
     family = make_family(world.name, world)
     training = family.tasks(tasks.split, tasks.train + tasks.held_out)
-    sets = {"train": training[: tasks.train], "held_out": training[tasks.train :]}
-    sets |= {split: family.tasks(split, evaluate.games) for split in evaluate.splits}
-    begin_files(family, [task for chosen in sets.values() for task in chosen])
-    return tasks_to_json(sets)
-
-
-def begin_files(family: WorldFamily, tasks: Sequence[Task]) -> None:
-    """Begins every task that does not carry its content with it.
-
-    Raises:
-        ValueError: a file is damaged; the message names it.
-    """
-    world = family.new()
-    for task in tasks:
-        if not task.payload:
-            world.reset(task, 0)
+    return table_of(family, {"train": training[: tasks.train], "held_out": training[tasks.train :]})
 
 
 def prepare_base_model(model: ModelConfig) -> Path:
@@ -74,7 +52,7 @@ def tune_format(
 @in_context
 def collect_episodes(
     base_model: Path,
-    tasks: TaskTable,
+    training_tasks: TaskTable,
     collect_config: CollectConfig,
     context: StageContext,
     model: ModelConfig,
@@ -85,7 +63,7 @@ def collect_episodes(
     size = block_size(context)
     blocks = sum(1 for _ in folder.glob("*.parquet"))
     before = read_episodes(folder) if blocks else ()
-    episodes = collect(checkpoint, tasks_from_json(tasks)["train"], collect_config, context, before)
+    episodes = collect(checkpoint, tasks_from_json(training_tasks)["train"], collect_config, context, before)
     while block := list(islice(episodes, size)):
         write_episodes(folder, block, shard_size=size, prefix=f"episodes-{blocks:05d}")
         blocks += 1

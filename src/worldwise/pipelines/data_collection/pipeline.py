@@ -10,9 +10,15 @@ from worldwise.pipelines.wiring import node
 
 
 def create_preparation() -> Pipeline:
-    """Tasks and the model to start from; every whole pipeline begins so."""
-    return create_tasks() + Pipeline(
+    """Training tasks and the model to start from; every whole pipeline begins so."""
+    return Pipeline(
         [
+            node(
+                nodes.prepare_training_tasks,
+                ["params:world", "params:tasks"],
+                "training_tasks",
+                name="prepare_training_tasks",
+            ),
             node(nodes.prepare_base_model, "params:model", "pretrained_model", name="prepare_base_model"),
             node(
                 nodes.tune_format,
@@ -25,19 +31,13 @@ def create_preparation() -> Pipeline:
     )
 
 
-def create_tasks() -> Pipeline:
-    """The tasks alone."""
-    inputs = ["params:world", "params:tasks", "params:evaluate"]
-    return Pipeline([node(nodes.prepare_tasks, inputs, "tasks", name="prepare_tasks")])
-
-
 def create_pipeline() -> Pipeline:
     """Preparation, play, transitions."""
     return create_preparation() + Pipeline(
         [
             node(
                 nodes.collect_episodes,
-                ["base_model", "tasks", "params:collect", *MODEL_SETTINGS],
+                ["base_model", "training_tasks", "params:collect", *MODEL_SETTINGS],
                 "collected_episodes",
                 name="collect_episodes",
             ),

@@ -12,22 +12,29 @@ from worldwise.episodes.store import write_episodes
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.models import ModelConfig
 from worldwise.ledger.publish import scratch_folder
-from worldwise.pipelines.conversion import TaskTable, tasks_from_json
 from worldwise.pipelines.support import in_context
+from worldwise.pipelines.tasks import TaskTable, table_of, tasks_from_json
 from worldwise.reports.browser import choose
 from worldwise.stages import evaluate as stage
 from worldwise.stages.acting_scores import report_acting
 from worldwise.stages.actor import Checkpoint, StageContext, load_checkpoint
 from worldwise.stages.encoder import Encoder, EncoderConfig, SentenceEncoder
 from worldwise.stages.yardsticks import score_yardsticks as score_scripted
+from worldwise.worlds.registry import WorldConfig, make_family
 
 Evaluation = dict[str, Any]
+
+
+def prepare_evaluation_tasks(world: WorldConfig, evaluate: stage.EvaluateConfig) -> TaskTable:
+    """The tasks of every evaluated split."""
+    family = make_family(world.name, world)
+    return table_of(family, {split: family.tasks(split, evaluate.games) for split in evaluate.splits})
 
 
 @in_context
 def evaluate_base(
     base_model: Path,
-    tasks: TaskTable,
+    evaluation_tasks: TaskTable,
     evaluate: stage.EvaluateConfig,
     encoder: EncoderConfig,
     context: StageContext,
@@ -35,7 +42,7 @@ def evaluate_base(
 ) -> tuple[Path, Evaluation, list[Transition]]:
     """How the base model acts and predicts, and the transitions that every model is then asked to predict."""
     base = load_checkpoint(base_model, "base", model)
-    episodes = list(stage.evaluate_acting(base, tasks_from_json(tasks), evaluate, context))
+    episodes = list(stage.evaluate_acting(base, tasks_from_json(evaluation_tasks), evaluate, context))
     held_out = stage.held_out_transitions(episodes, evaluate, context)
     folder, result = _scored(base, episodes, held_out, evaluate, context, SentenceEncoder(encoder))
     return folder, result, held_out
@@ -48,7 +55,7 @@ def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
     def evaluate_model(
         trained_model: Path,
         base_model: Path,
-        tasks: TaskTable,
+        evaluation_tasks: TaskTable,
         held_out_transitions: list[Transition],
         evaluate: stage.EvaluateConfig,
         encoder: EncoderConfig,
@@ -57,7 +64,7 @@ def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
     ) -> tuple[Path, Evaluation]:
         """How a trained model acts and predicts, and how much of it training changed."""
         trained = load_checkpoint(trained_model, version, model)
-        episodes = list(stage.evaluate_acting(trained, tasks_from_json(tasks), evaluate, context))
+        episodes = list(stage.evaluate_acting(trained, tasks_from_json(evaluation_tasks), evaluate, context))
         folder, result = _scored(trained, episodes, held_out_transitions, evaluate, context, SentenceEncoder(encoder))
         changed = stage.weights_changed(load_checkpoint(base_model, "base", model), trained)
         return folder, {**result, "weights_changed": changed}
@@ -67,12 +74,12 @@ def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
 
 @in_context
 def score_yardsticks(
-    tasks: TaskTable,
+    evaluation_tasks: TaskTable,
     evaluate: stage.EvaluateConfig,
     context: StageContext,
 ) -> Evaluation:
     """What random and oracle play reach on the same tasks."""
-    reports = score_scripted(tasks_from_json(tasks), evaluate, context)
+    reports = score_scripted(tasks_from_json(evaluation_tasks), evaluate, context)
     return {name: report.model_dump(mode="json") for name, report in reports.items()}
 
 

@@ -21,7 +21,7 @@ WEIGHTS = {
 
 
 def create_pipeline(models: Iterable[str]) -> Pipeline:
-    """The yardsticks, the base model, and the trained models named.
+    """The tasks, the yardsticks, the base model, and the trained models named.
 
     Args:
         models: keys of `WEIGHTS`.
@@ -30,21 +30,27 @@ def create_pipeline(models: Iterable[str]) -> Pipeline:
     return Pipeline(
         [
             node(
+                nodes.prepare_evaluation_tasks,
+                ["params:world", "params:evaluate"],
+                "evaluation_tasks",
+                name="prepare_evaluation_tasks",
+            ),
+            node(
                 nodes.score_yardsticks,
-                ["tasks", "params:evaluate", *SETTINGS],
+                ["evaluation_tasks", "params:evaluate", *SETTINGS],
                 "yardsticks",
                 name="score_yardsticks",
             ),
             node(
                 nodes.evaluate_base,
-                ["base_model", "tasks", *settings],
+                ["base_model", "evaluation_tasks", *settings],
                 ["base_evaluation_episodes", "base_evaluation", "held_out_transitions"],
                 name="evaluate_base",
             ),
             *(
                 node(
                     nodes.evaluate_as(model),
-                    [WEIGHTS[model], "base_model", "tasks", "held_out_transitions", *settings],
+                    [WEIGHTS[model], "base_model", "evaluation_tasks", "held_out_transitions", *settings],
                     [f"{model}_evaluation_episodes", f"{model}_evaluation"],
                     name=f"evaluate_{model}",
                 )

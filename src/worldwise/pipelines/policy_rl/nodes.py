@@ -8,8 +8,8 @@ from typing import Any
 
 from worldwise.episodes.store import write_episodes
 from worldwise.generation.models import ModelConfig
-from worldwise.pipelines.conversion import TaskTable, tasks_from_json
 from worldwise.pipelines.support import growing_folder, in_context, stored
+from worldwise.pipelines.tasks import TaskTable, tasks_from_json
 from worldwise.stages import train_policy as stage
 from worldwise.stages.actor import StageContext, load_checkpoint
 from worldwise.stages.policy_rows import EstimatorConfig
@@ -27,13 +27,13 @@ def train_policy_as(version: str) -> PolicyNode:
     @in_context
     def train_policy(
         start: Path,
-        tasks: TaskTable,
+        training_tasks: TaskTable,
         policy: stage.PolicyConfig,
         context: StageContext,
         model: ModelConfig,
     ) -> tuple[Path, dict[str, Any], Path]:
         """The trained policy, its curves with the estimator behind them, and the episodes of its last iteration."""
-        known = tasks_from_json(tasks)
+        known = tasks_from_json(training_tasks)
         episodes = growing_folder("episodes")
         result = stage.train_policy(
             load_checkpoint(start, "start", model),

@@ -21,7 +21,7 @@ def create_pipeline(start: str = "world_model", version: str = "policy", name: s
         [
             node(
                 nodes.train_policy_as(version),
-                [start, "tasks", "params:policy", *MODEL_SETTINGS],
+                [start, "training_tasks", "params:policy", *MODEL_SETTINGS],
                 [f"{version}_model", f"{version}_curves", f"{version}_episodes"],
                 name=name,
                 tags="train",

@@ -7,8 +7,8 @@ from typing import Any
 
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.models import ModelConfig
-from worldwise.pipelines.conversion import TaskTable, tasks_from_json
 from worldwise.pipelines.support import in_context, stored
+from worldwise.pipelines.tasks import TaskTable, tasks_from_json
 from worldwise.stages import midtrain as stage
 from worldwise.stages.actor import StageContext, load_checkpoint
 from worldwise.stages.encoder import EncoderConfig, SentenceEncoder
@@ -19,7 +19,7 @@ def midtrain_world_model(
     base_model: Path,
     rwml_transitions: list[Transition],
     difficulty_threshold: dict[str, float],
-    tasks: TaskTable,
+    training_tasks: TaskTable,
     rwml: stage.RwmlConfig,
     encoder: EncoderConfig,
     context: StageContext,
@@ -30,7 +30,7 @@ def midtrain_world_model(
         load_checkpoint(base_model, "base", model),
         rwml_transitions,
         difficulty_threshold["tau_d"],
-        tasks_from_json(tasks)["held_out"],
+        tasks_from_json(training_tasks)["held_out"],
         rwml,
         context,
         SentenceEncoder(encoder),

@@ -19,7 +19,7 @@ def create_pipeline() -> Pipeline:
                     "base_model",
                     "rwml_transitions",
                     "difficulty_threshold",
-                    "tasks",
+                    "training_tasks",
                     "params:rwml",
                     "params:encoder",
                     *MODEL_SETTINGS,

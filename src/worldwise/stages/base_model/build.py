@@ -17,7 +17,15 @@ from worldwise.stages.base_model.card import model_card
 from worldwise.stages.base_model.encoding import PlayEncoder, Row
 from worldwise.stages.base_model.play import PlayConfig, Transcript, play_episodes
 from worldwise.stages.base_model.tokenizer import train_tokenizer
-from worldwise.stages.base_model.train import ShapeConfig, TrainConfig, new_model, save_folder, train_base
+from worldwise.stages.base_model.train import (
+    ShapeConfig,
+    TrainConfig,
+    new_model,
+    new_training,
+    save_folder,
+    train_base,
+)
+from worldwise.stages.saving import Saver, SavesNothing
 from worldwise.worlds.household.config import HouseholdConfig
 from worldwise.worlds.household.family import HouseholdFamily
 
@@ -41,17 +49,21 @@ class BaseModelConfig(FrozenConfig):
 
 
 def build_base_model(
-    config: BaseModelConfig, folder: Path, log: Callable[[Mapping[str, float], int], None]
+    config: BaseModelConfig,
+    folder: Path,
+    log: Callable[[Mapping[str, float], int], None],
+    saver: Saver | None = None,
 ) -> dict[str, object]:
     """Make the base model and write it to `folder` (weights, config, tokenizer, card).
 
     The same configuration gives the same data everywhere and, on one machine with one number of
-    threads, the same weights.
+    threads, the same weights. A build that was killed makes its data anew and goes on with the training.
 
     Args:
         config: the recipe.
         folder: an existing folder to fill.
         log: receives the training curve.
+        saver: keeps where the training stands; None = nothing is kept.
 
     Returns:
         Facts for the card: episodes, success of the play, tokens, steps, seconds, parameters, SHA-256 of the weights.
@@ -68,7 +80,20 @@ def build_base_model(
     tally = {"episodes": 0, "purposeful": 0, "solved": 0, "turns": 0}
     rows = list(_rows(config, encoder, itertools.chain(first, played), tally))
     model = new_model(config.shape, len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id, config.train.seed)
-    steps = train_base(model, rows, config.train, log)
+    training = new_training(model, config.train)
+    keeper = saver or SavesNothing()
+    if (state := keeper.latest()) is not None:
+        training.read(state)
+    spent = training.wall_seconds, training.cpu_seconds
+
+    def seconds() -> tuple[float, float]:
+        return spent[0] + time.monotonic() - began, spent[1] + time.process_time() - cpu
+
+    def keep() -> None:
+        if keeper.due():
+            keeper.save(lambda target: training.write(target, *seconds()))
+
+    steps = train_base(training, rows, config.train, log, keep)
     save_folder(model, folder)
     tokenizer.save_pretrained(folder)
     facts: dict[str, object] = {
@@ -76,8 +101,8 @@ def build_base_model(
         "tokens": sum(len(row.token_ids) for row in rows),
         "steps": steps,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "wall_seconds": round(time.monotonic() - began),
-        "cpu_seconds": round(time.process_time() - cpu),
+        "wall_seconds": round(seconds()[0]),
+        "cpu_seconds": round(seconds()[1]),
         "sha256": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
     }
     (folder / "recipe.json").write_text(

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from worldwise.config import FrozenConfig, derive_seed
 from worldwise.stages.base_model.encoding import Row
+from worldwise.stages.base_model.state import BaseTraining
 from worldwise.training.memory import release_freed
 
 if TYPE_CHECKING:
@@ -142,25 +143,35 @@ def row_loss(model: LlamaForCausalLM, rows: Sequence[Row], dtype: torch.dtype) -
     return (losses * weight).sum() / weight.sum(), float(weight.sum())
 
 
+def new_training(model: LlamaForCausalLM, config: TrainConfig) -> BaseTraining:
+    """A training that has not begun: Muon for the matrices, AdamW for embedding and norms."""
+    import torch
+
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    rate, decay = config.learning_rate, config.weight_decay
+    muon = torch.optim.Muon(matrices, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    return BaseTraining(model, [muon, torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)])
+
+
 def train_base(
-    model: LlamaForCausalLM,
+    training: BaseTraining,
     rows: Sequence[Row],
     config: TrainConfig,
     log: Callable[[Mapping[str, float], int], None],
-    save: Callable[[int], None] | None = None,
-    save_every: int = 0,
+    between: Callable[[], None] = lambda: None,
 ) -> int:
-    """`config.passes` passes over `rows`.
+    """`config.passes` passes over `rows`, from where the training stands.
 
     Args:
-        model: trained in place.
+        training: changed in place.
         rows: the data.
         config: see `TrainConfig`.
         log: called every 50 steps with loss, rate, tokens and seconds.
-        save: called with the step number every `save_every` steps.
+        between: called after every step.
 
     Returns:
-        Number of optimizer steps.
+        Number of optimizer steps in all.
     """
     import torch
 
@@ -170,41 +181,30 @@ def train_base(
         for number in range(config.passes)
         for indices in batches(rows, config.batch_tokens, derive_seed(config.seed, "base_batches", number) % 2**32)
     ]
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
-    optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.Muon(
-            matrices, lr=config.learning_rate, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
-        ),
-        torch.optim.AdamW(others, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
-    began, tokens, losses = time.monotonic(), 0, []
-    for step, indices in enumerate(plan):
-        factor = _rate_factor(step, len(plan), config)
+    model, before = training.model, training.rows[-1]["seconds"] if training.rows else 0.0
+    began = time.monotonic() - before
+    for row in training.rows:
+        log({name: value for name, value in row.items() if name != "step"}, int(row["step"]))
+    for indices in plan[training.step :]:
+        rate = config.learning_rate * _rate_factor(training.step, len(plan), config)
         loss, _ = row_loss(model, [rows[index] for index in indices], torch.bfloat16)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
+        for optimizer in training.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = config.learning_rate * factor
+                group["lr"] = rate
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        losses.append(float(loss.detach()))
-        tokens += sum(len(rows[index].token_ids) for index in indices)
-        if (step + 1) % 50 == 0 or step + 1 == len(plan):
+        training.losses.append(float(loss.detach()))
+        training.tokens += sum(len(rows[index].token_ids) for index in indices)
+        training.step += 1
+        if training.step % 50 == 0 or training.step == len(plan):
             release_freed()
-            log(
-                {
-                    "loss": float(np.mean(losses[-50:])),
-                    "rate": config.learning_rate * factor,
-                    "tokens": tokens,
-                    "seconds": time.monotonic() - began,
-                    "steps": len(plan),
-                },
-                step + 1,
-            )
-        if save is not None and save_every and (step + 1) % save_every == 0:
-            save(step + 1)
+            shown = {"loss": float(np.mean(training.losses[-50:])), "rate": rate, "tokens": training.tokens}
+            row = {**shown, "seconds": time.monotonic() - began, "steps": len(plan)}
+            training.rows.append({"step": training.step, **row})
+            log(row, training.step)
+        between()
     return len(plan)
 
 
