@@ -51,7 +51,9 @@ class Corridor(World):
         lost = self._payload.get("lose_at") == self._turn
         text = f"Room {self._room}." if accepted else "Nothing happens."
         truncated = self._turn == self._max_turns and not solved and not lost
-        return Step(text, float(solved), solved or lost, truncated, self._info(accepted))
+        answer = Step(text, float(solved), solved or lost, truncated, self._info(accepted))
+        garbage = self._payload.get("garbage")
+        return answer._replace(**garbage) if isinstance(garbage, dict) and self._turn == 2 else answer
 
     def copy(self) -> Corridor:
         twin = Corridor(self._max_turns)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from worldwise.agents.config import AgentConfig
 from worldwise.config import derive_seed
 from worldwise.episodes.record import Episode, Termination
 from worldwise.episodes.validate import check_episode
+from worldwise.generation.completions import CompletionError
 from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutError, RolloutStats, plan_groups
 from worldwise.rollouts.scheduler import play
+from worldwise.worlds.contract import Info
 
 if TYPE_CHECKING:
     from tests.rollouts.conftest import CorridorFamily, ScriptedEngine
@@ -178,6 +181,80 @@ def test_a_world_that_hangs_costs_its_episode_only(
     assert (hung.termination, hung.reward_valid, len(hung.turns)) == (Termination.TIMEOUT, False, 1)
     assert good.success
     assert "in step" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("garbage", "said"),
+    [
+        ({"observation": b"\xff\xfe\x00"}, "a world answers with text"),
+        ({"observation": "Room \udcff."}, "which is no text"),
+        ({"observation": None}, "a world answers with text"),
+        ({"reward": float("nan")}, "it must be a finite number"),
+        ({"reward": "1"}, "it must be a finite number"),
+        ({"info": None}, "a world answers with an Info"),
+        ({"info": Info(False, 7.0, True, None)}, r"progress is 7.0: it must lie in 0..1"),
+    ],
+)
+def test_a_world_that_answers_with_garbage_costs_its_episode_only(
+    family: CorridorFamily,
+    agent: Agent,
+    speaker: Make,
+    garbage: dict[str, Any],
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks = [family.task("bad", length=3, garbage=garbage), family.task("good", length=3)]
+    bad, good = play(family, speaker("go right"), agent, [plan(task) for task in tasks], RolloutConfig(), "base")
+    assert (bad.termination, bad.reward_valid, len(bad.turns)) == (Termination.WORLD_ERROR, False, 1)
+    assert good.success
+    assert said in caplog.text
+
+
+NOTHING = np.zeros(0, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("garbage", "said"),
+    [
+        (lambda found: found[:-1], "1 completions came back for 2 requests"),
+        (lambda found: [replace(own, token_ids=-own.token_ids - 1) for own in found], "ids are integers >= 0"),
+        (lambda found: [replace(own, token_ids=own.token_ids + 0.5) for own in found], "tokens of float64"),
+        (lambda found: [replace(own, logprobs=own.logprobs * np.nan) for own in found], "no finite numbers"),
+        (lambda found: [replace(own, entropies=NOTHING) for own in found], "they must be equal"),
+        (lambda found: [replace(own, token_ids=np.tile(own.token_ids, 99), logprobs=np.tile(own.logprobs, 99),
+                                entropies=np.tile(own.entropies, 99)) for own in found], "32 were asked for"),
+    ],
+)  # fmt: skip
+def test_an_engine_that_answers_with_garbage_once_is_survived(
+    family: CorridorFamily, agent: Agent, speaker: Make, garbage: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = speaker("go right")
+    whole = engine.generate
+    answers = iter([garbage])
+    engine.generate = lambda *given: next(answers, list)(whole(*given))
+    plans = [plan(family.task("a", length=3), sample) for sample in range(4)]
+    episodes = list(play(family, engine, agent, plans, RolloutConfig(slots=2), "base"))
+    assert [episode.termination for episode in episodes] == [
+        *[Termination.ENGINE_ERROR] * 2,
+        *[Termination.SOLVED] * 2,
+    ]
+    assert said in caplog.text
+    engine.generate = lambda *given: garbage(whole(*given))
+    with pytest.raises(CompletionError, match=said):
+        list(play(family, engine, agent, plans, RolloutConfig(slots=2), "base"))
+    assert not engine.contexts
+
+
+def test_bytes_that_are_no_text_are_an_invalid_response(family: CorridorFamily, agent: Agent, speaker: Make) -> None:
+    """Tokens of a byte-level vocabulary can be put together to what UTF-8 does not know."""
+    engine = speaker("wait")
+    ids = [token for token in range(300) if "\ufffd" in agent.decode([token])][:5]
+    assert len(ids) == 5
+    engine.say = lambda context, request, sampling: [*ids, agent.end_id]
+    (episode,) = play(family, engine, agent, [plan(family.task("a"))], RolloutConfig(), "base")
+    check_episode(episode)
+    assert len(episode.turns) == family.max_turns
+    assert not any(turn.accepted for turn in episode.turns)
 
 
 def test_episodes_that_take_too_long_end(family: CorridorFamily, agent: Agent, speaker: Make) -> None:

@@ -12,10 +12,12 @@ from functools import partial
 from worldwise.agents.agent import Agent, Context
 from worldwise.config import derive_seed
 from worldwise.episodes.record import INFRASTRUCTURE_FAILURES, Episode, Termination, Turn
+from worldwise.generation.completions import check_completions
 from worldwise.generation.protocol import Completion, Engine, Request, Sampling
 from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutError, RolloutStats
 from worldwise.rollouts.patience import Patience, StepTimeout
 from worldwise.rollouts.restriction import Restrictions
+from worldwise.worlds.answers import check_answer
 from worldwise.worlds.contract import Info, World, WorldFamily
 
 logger = logging.getLogger(__name__)
@@ -38,9 +40,9 @@ def play(
     What an episode holds depends on its plan, the weights and the configuration, not on the number of
     slots or on what else is played (up to the engine's own float noise between batch shapes).
 
-    A world that raises ends its episode as `world_error`, one that hangs as `timeout`, both with
-    `reward_valid` False; the rest goes on. An engine that raises ends the episodes of that batch as
-    `engine_error`; if the next batch raises as well, the error goes through to the caller.
+    A world that raises or answers with what is no answer ends its episode as `world_error`, one that hangs as
+    `timeout`, both with `reward_valid` False; the rest goes on. An engine that does so ends the episodes of that
+    batch as `engine_error`; if it fails at the next batch as well, the error goes through to the caller.
 
     Args:
         family: the world.
@@ -155,7 +157,9 @@ class Scheduler:
         world = self._family.new()
         live = _Live(position, plan, world, -1, temperature, started, "", Info(False, 0.0, True, None))
         try:
-            live.observation, live.info = self._patience.call(partial(world.reset, plan.task, plan.world_seed))
+            observation, info = self._patience.call(partial(world.reset, plan.task, plan.world_seed))
+            check_answer(observation, info)
+            live.observation, live.info = observation, info
         except Exception as error:
             self._stats.world_seconds += time.perf_counter() - started
             self._fail(live, error)
@@ -190,7 +194,9 @@ class Scheduler:
         begun = time.perf_counter()
         completions: list[Completion | None]
         try:
-            completions = list(self._engine.generate(requests, sampling, self._agent.stop_ids))
+            answers = list(self._engine.generate(requests, sampling, self._agent.stop_ids))
+            check_completions(answers, requests, config.max_tokens)
+            completions = list(answers)
         except Exception:
             if self._engine_failed:
                 raise
@@ -224,6 +230,7 @@ class Scheduler:
         begun = time.perf_counter()
         try:
             answer = self._patience.call(partial(live.world.step, said.action))
+            check_answer(answer.observation, answer.info, answer.reward)
         except Exception as error:
             self._stats.world_seconds += time.perf_counter() - begun
             self._fail(live, error)

@@ -1,0 +1,190 @@
+"""Faults that really happen to real runs: signals, disks that fill up or take nothing, two at once, a held database.
+
+Each run is a process of its own, at toy sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+import psutil
+import pytest
+import yaml
+
+from worldwise.ledger.manifest import is_complete
+
+MEBIBYTE = 2**20
+DATASETS = 7
+"""What `data_collection` stores."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs read their configuration and write: a copy of `conf/`, a data root, a folder for temporary files."""
+
+    project: Path
+    conf: Path
+    root: Path
+    tmp: Path
+    model: Path
+
+    def begin(self, *arguments: str, pipeline: str = "data_collection", params: str = "") -> subprocess.Popen[str]:
+        """A run that has just been started."""
+        given = f"data_root={self.root.as_posix()},model.name={self.model.as_posix()},agent.restrict_to_admissible=true"
+        command = [sys.executable, "-c", "from kedro.framework.cli.cli import main; main()", "run"]
+        command += [f"--pipeline={pipeline}", "--env=test", f"--conf-source={self.conf}", f"--params={given}{params}"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": self.tmp.as_posix(), "HF_HUB_OFFLINE": "1"}
+        return subprocess.Popen(
+            [*command, *arguments],
+            cwd=self.project,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, pipeline: str = "data_collection", params: str = "") -> tuple[int, str]:
+        """Exit code and everything that was said, in one line."""
+        return ended(self.begin(*arguments, pipeline=pipeline, params=params))
+
+    def manifests(self) -> list[Path]:
+        return sorted(self.root.rglob("_manifest.json"))
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    said, _ = process.communicate(timeout=280)
+    return process.returncode, " ".join(said.split())
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Waits while the process lives."""
+    while not condition():
+        assert process.poll() is None, f"the run ended too early: {ended(process)}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def place(project: Path, tiny_folder: Path, tmp_path: Path) -> Place:
+    made = Place(project, tmp_path / "conf", tmp_path / "data", tmp_path / "tmp", tiny_folder)
+    shutil.copytree(project / "conf", made.conf, ignore=shutil.ignore_patterns("local"))
+    (made.conf / "local").mkdir()
+    made.tmp.mkdir()
+    return made
+
+
+@pytest.fixture
+def tracked(place: Place) -> Path:
+    """A database that the runs of the place are tracked in."""
+    database = place.tmp.parent / "tracking.db"
+    settings = {"enabled": True, "tracking_uri": f"sqlite:///{database.as_posix()}", "timeout_s": 1}
+    (place.conf / "test" / "mlflow.yml").write_text(yaml.safe_dump(settings))
+    return database
+
+
+@pytest.fixture
+def small_disk(place: Place) -> Iterator[Path]:
+    """The data root as a disk of 48 MiB of its own."""
+    place.root.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(place.root)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a disk needs rights that this process does not have")
+    yield place.root
+    subprocess.run(["umount", "-l", str(place.root)], check=True)
+
+
+@pytest.mark.timeout(600)
+def test_a_disk_that_fills_up_loses_nothing_that_was_finished(place: Place, small_disk: Path) -> None:
+    running = place.begin()
+    until(lambda: bool(place.manifests()), running)
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (MEBIBYTE, 4096, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                continue
+    code, said = ended(running)
+    assert code == 1
+    assert "No space left on device" in said
+    finished = place.manifests()
+    assert finished
+    filler.unlink()
+    code, said = place.run("--only-missing-outputs")
+    assert code == 0, said
+    assert set(finished) <= set(place.manifests()), "what was finished is still there"
+    stored = [path.parent / path.parent.parent.name for path in place.manifests()]
+    assert all(is_complete(path) for path in stored)
+    assert len({path.name for path in stored}) == DATASETS
+
+
+@pytest.mark.timeout(600)
+def test_a_disk_that_takes_nothing_is_named_and_can_still_be_read(place: Place, small_disk: Path) -> None:
+    assert place.run()[0] == 0
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    begun = time.monotonic()
+    code, said = place.run()
+    assert code == 1
+    assert f"parameter data_root is '{place.root.as_posix()}'" in said
+    assert "Read-only file system" in said
+    code, said = place.run("--only-missing-outputs")
+    assert code == 0, said
+    assert time.monotonic() - begun < 240
+
+
+@pytest.mark.timeout(600)
+def test_two_runs_at_once_share_what_they_make(place: Place) -> None:
+    first, second = (place.begin("--only-missing-outputs") for _ in range(2))
+    outcomes = [ended(first), ended(second)]
+    assert [code for code, _ in outcomes] == [0, 0], outcomes
+    assert any("takes the results of run" in said for _, said in outcomes), outcomes
+    stored = place.manifests()
+    assert len({path.parent.parent.name for path in stored}) == DATASETS
+    assert place.run("--only-missing-outputs")[0] == 0
+    assert place.manifests() == stored, "everything is there: nothing is made a second time"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_ends_in_order_and_says_how_to_go_on(place: Place, tracked: Path, number: signal.Signals) -> None:
+    running = place.begin(pipeline="rl_only", params=",policy.iterations=500,compute.workers=2,ledger.save_every_s=0")
+    until(lambda: bool(list(place.root.glob(".worldwise/work/train_policy*/state-*"))), running)
+    family = [running.pid, *(own.pid for own in psutil.Process(running.pid).children(recursive=True))]
+    assert len(family) > 2, "the run, and the workers that play"
+    running.send_signal(number)
+    code, said = ended(running)
+    assert code != 0
+    assert f"stopped by {number.name}" in said
+    assert "kedro run" in said
+    assert "--only-missing-outputs" in said
+    limit = time.monotonic() + 10
+    while any(psutil.pid_exists(pid) for pid in family) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not [pid for pid in family if psutil.pid_exists(pid)], "no process is left"
+    client = mlflow.MlflowClient(f"sqlite:///{tracked}")
+    experiment = client.get_experiment_by_name("worldwise")
+    assert experiment is not None
+    assert {run.info.status for run in client.search_runs([experiment.experiment_id])} >= {"KILLED"}
+    assert not client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
+
+
+@pytest.mark.timeout(600)
+def test_a_database_that_is_held_stops_nothing(place: Place, tracked: Path) -> None:
+    holder = sqlite3.connect(tracked, isolation_level=None)
+    holder.execute("CREATE TABLE held (x)")
+    holder.execute("BEGIN EXCLUSIVE")
+    code, said = place.run()
+    holder.execute("ROLLBACK")
+    assert code == 0, said
+    assert said.count("does not answer, the run goes on without it") == 1
