@@ -69,5 +69,9 @@ class WorldwiseConfigLoader(OmegaConfigLoader):
 
 def data_root(loader: AbstractConfigLoader, project: Path) -> Path:
     """The folder that everything is stored in, as the configuration and `--params` have it."""
-    given = loader.runtime_params.get("data_root") or loader["globals"]["data_root"]
-    return project / str(given)
+    return project / data_root_as_given(loader)
+
+
+def data_root_as_given(loader: AbstractConfigLoader) -> str:
+    """The parameter as it was written, for messages."""
+    return str(loader.runtime_params.get("data_root") or loader["globals"]["data_root"])

@@ -133,14 +133,12 @@ def test_a_disk_that_fills_up_loses_nothing_that_was_finished(place: Place, smal
 def test_a_disk_that_takes_nothing_is_named_and_can_still_be_read(place: Place, small_disk: Path) -> None:
     assert place.run()[0] == 0
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    begun = time.monotonic()
     code, said = place.run()
     assert code == 1
     assert f"parameter data_root is '{place.root.as_posix()}'" in said
     assert "Read-only file system" in said
     code, said = place.run("--only-missing-outputs")
-    assert code == 0, said
-    assert time.monotonic() - begun < 240
+    assert code == 0, "everything is there to be read: " + said
 
 
 @pytest.mark.timeout(600)
@@ -166,8 +164,8 @@ def test_a_stop_ends_in_order_and_says_how_to_go_on(place: Place, tracked: Path,
     code, said = ended(running)
     assert code != 0
     assert f"stopped by {number.name}" in said
-    assert "kedro run" in said
-    assert "--only-missing-outputs" in said
+    assert "what was stored before is kept. To go on: kedro run --pipeline=rl_only" in said
+    assert said.endswith("--only-missing-outputs")
     limit = time.monotonic() + 10
     while any(psutil.pid_exists(pid) for pid in family) and time.monotonic() < limit:
         time.sleep(0.05)

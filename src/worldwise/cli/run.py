@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -16,6 +18,9 @@ from kedro.framework.project import pipelines
 
 TRACEBACK_VARIABLE = "WORLDWISE_TRACEBACK"
 """Set to 1, every error keeps its traceback."""
+
+
+_ONLY_MISSING = "--only-missing-outputs"
 
 
 class ShortError(click.ClickException):
@@ -38,12 +43,18 @@ def explained(error: BaseException) -> ShortError | None:
 
     for cause in _causes(error):
         if isinstance(cause, RunInterrupted):
-            return StoppedError(f"{cause}; what was stored before is kept")
+            return StoppedError(f"{cause}; what was stored before is kept. To go on: {command_that_goes_on(sys.argv)}")
         if type(cause).__module__.partition(".")[0] == "worldwise":
             return ShortError(str(cause))
     if _raised_by(error).partition(".")[0] == "kedro":
         return ShortError(f"{error}{_known_names(str(error))}")
     return None
+
+
+def command_that_goes_on(argv: Sequence[str]) -> str:
+    """The command of this process as one that makes what is still missing."""
+    arguments = [*argv[1:], *([] if _ONLY_MISSING in argv else [_ONLY_MISSING])]
+    return shlex.join(["kedro", *arguments])
 
 
 def _known_names(message: str) -> str:

@@ -9,6 +9,8 @@ from kedro.framework.hooks import hook_impl
 from kedro.io import DataCatalog
 from kedro.pipeline import Pipeline
 
+from worldwise.config_loader import data_root_as_given
+
 
 class PreflightHooks:
     """Checks parameters as soon as they are read, then the world, the model, what is stored, and the disk.
@@ -33,7 +35,7 @@ class PreflightHooks:
                 f"parameter data_root is {parameters['data_root']!r} in a parameters file, which the catalog does not "
                 "read: move it to globals.yml beside that file, or give it with --params=data_root=/another/folder"
             )
-        self._data_root = str(given or context.config_loader["globals"]["data_root"])
+        self._data_root = data_root_as_given(context.config_loader)
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: DataCatalog) -> None:

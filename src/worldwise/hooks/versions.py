@@ -11,6 +11,7 @@ from kedro.io import DataCatalog
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
+from worldwise.config_loader import data_root_as_given
 from worldwise.ledger.run import LedgerRun
 from worldwise.tracking.source import git_state, package_versions
 
@@ -31,22 +32,21 @@ class VersionHooks:
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: DataCatalog) -> None:
-        from worldwise.pipelines.errors import InputError
         from worldwise.pipelines.planning import surroundings
-        from worldwise.pipelines.storage import missing_inputs
+        from worldwise.pipelines.storage import check_planned
 
         assert self._context is not None
         state: dict[str, Any] = {**git_state(self._context.project_path), "packages": package_versions()}
-        self._run = LedgerRun(surroundings(self._context, catalog), str(run_params["run_id"]), state)
+        around = surroundings(self._context, catalog)
+        self._run = LedgerRun(around, str(run_params["run_id"]), state)
         stale = [
             plan for plan in self._run.begin(pipeline, bool(run_params.get("only_missing_outputs"))) if plan.reasons
         ]
         for plan in stale:
             _logger.info("%s runs: %s", plan.node, "; ".join(plan.reasons))
         if stale:
-            findings = list(missing_inputs(pipeline.only_nodes(*(plan.node for plan in stale)), catalog))
-            if findings:
-                raise InputError(*findings)
+            planned = pipeline.only_nodes(*(plan.node for plan in stale))
+            check_planned(planned, catalog, around.values, data_root_as_given(self._context.config_loader))
 
     @hook_impl
     def before_dataset_loaded(self, dataset_name: str) -> None:

@@ -44,6 +44,8 @@ def check_storage(
 ) -> None:
     """Checks the stored inputs of a run, the versions it names, the folders it writes to and the room in them.
 
+    Of a run with `--only-missing-outputs` the plan decides what it reads and writes: see `check_planned`.
+
     Args:
         pipeline: what will run.
         catalog: where it reads and writes.
@@ -67,7 +69,19 @@ def check_storage(
             "--runner takes SequentialRunner alone: a stage shares the machine among its own processes "
             "(compute.workers), and what is stored says which node made it"
         )
-    findings += check_room(pipeline, catalog, blocks, data_root)
+    if not run_params.get("only_missing_outputs"):
+        findings += check_room(pipeline, catalog, blocks, data_root)
+    if findings:
+        raise InputError(*findings)
+
+
+def check_planned(stale: Pipeline, catalog: DataCatalog, blocks: Mapping[str, Any], data_root: str) -> None:
+    """The same of the nodes that a run with `--only-missing-outputs` makes anew: the others may lie on any disk.
+
+    Raises:
+        InputError: all findings.
+    """
+    findings = [*missing_inputs(stale, catalog), *check_room(stale, catalog, blocks, data_root)]
     if findings:
         raise InputError(*findings)
 
