@@ -198,3 +198,37 @@ def test_an_iteration_is_split_by_part(tmp_path: Path, workers: int) -> None:
     assert float(parts["engine: decode"][2]) > 0.0
     shares = [float(row[4].split(" ")[0]) for name, row in parts.items() if name not in ("Part", "---")]
     assert sum(shares) == pytest.approx(100.0, abs=1.0)
+
+
+def test_the_clock_counts_the_outermost_call_alone(benchmark: Any) -> None:
+    ledger = benchmark("ledger")
+
+    class Store:
+        def outer(self) -> int:
+            time.sleep(0.02)
+            return self.inner()
+
+        def inner(self) -> int:
+            time.sleep(0.03)
+            return 1
+
+    clock = ledger.Clock()
+    clock.around(Store, "outer", "outside")
+    clock.around(Store, "inner", "inside")
+    assert Store().outer() == 1
+    assert clock.calls == {"outside": 1}
+    assert clock.seconds["outside"] >= 0.05
+    columns, rows = ledger.overhead(
+        {
+            "seconds": {"MLflow": 1.0, "states inside of nodes": 2.0, ledger.WHOLE: 100.0},
+            "calls": {"MLflow": 10, "states inside of nodes": 4},
+        }
+    )
+    assert rows == [
+        ["states inside of nodes", "4", "2.00", "2.00 %"],
+        ["MLflow", "10", "1.00", "1.00 %"],
+        ["all of it", "", "3.00", "3.00 %"],
+        ["all but the states", "", "1.00", "1.00 %"],
+        [ledger.WHOLE, "", "100.0", ""],
+    ]
+    assert len(columns) == len(rows[0])
