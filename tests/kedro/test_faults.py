@@ -139,6 +139,7 @@ def test_a_disk_that_takes_nothing_is_named_and_can_still_be_read(place: Place, 
     assert "Read-only file system" in said
     code, said = place.run("--only-missing-outputs")
     assert code == 0, "everything is there to be read: " + said
+    assert "deprecat" not in said.lower()
 
 
 @pytest.mark.timeout(600)

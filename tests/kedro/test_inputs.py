@@ -41,6 +41,8 @@ def check(loader: Loader) -> Check:
         ({"policy": {"iteration": 1}}, "parameter policy.iteration is not known; did you mean iterations?"),
         ({"world": {"household": {"max_turn": 3}}}, "world.household.max_turn is not known; did you mean max_turns?"),
         ({"policy": {"iterations": "many"}}, "parameter policy.iterations is 'many': input should be a valid integer"),
+        ({"policy": {"iterations": True}}, "policy.iterations is True: .*a number, not true or false"),
+        ({"rwml": {"tau_d": False}}, "rwml.tau_d is False: .*a number, not true or false"),
         ({"policy": {"iterations": -1}}, "parameter policy.iterations is -1: input should be greater than"),
         ({"policy": {"max_minutes": -5}}, "parameter policy.max_minutes is -5: input should be greater than 0"),
         ({"policy": {"group_size": 1}}, "parameter policy.group_size is 1: .* give at least 2"),
@@ -202,6 +204,18 @@ def test_the_command_says_it_without_a_traceback(invoke: Callable[..., Result]) 
     assert "parameter collect.tasks is -3" in result.output
     assert "Traceback" not in result.output
     assert "deprecated" not in result.output
+
+
+def test_a_run_names_a_damaged_game_file_before_anything_else(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    for split in ("valid_seen", "valid_unseen"):
+        path = tmp_path / "games" / split / "pick_and_place_simple-Mug-None-Desk-308/trial_T1/game.tw-pddl"
+        path.parent.mkdir(parents=True)
+        path.write_text('{"solvable": true, "pddl_problem": "(define", "grammar": "", "walkthrough": []}')
+    games = f"world.household.source=official,world.household.data={tmp_path.as_posix()}/games,evaluate.games=1"
+    result = invoke("--nodes=prepare_evaluation_tasks", params=games)
+    assert result.exit_code == 1
+    assert "pick_and_place_simple-Mug-None-Desk-308/trial_T1" in result.output
+    assert "Traceback" not in result.output
 
 
 def test_a_stage_without_its_inputs_says_what_to_run_first(invoke: Callable[..., Result]) -> None:

@@ -49,7 +49,7 @@ def read_tagged(text: str, finished: bool, control: int, thought: bool) -> Found
     """The command in the one action block behind the last thought.
 
     Valid: a closed thought first if `thought` demands one, then exactly one `<action>` block with one line in
-    it, and nothing behind it. A block inside of the thought does not count (peers.md, trap 32), and text
+    it, and nothing behind it. A block inside of the thought does not count, and text
     behind the block, where a response would write the world's answer itself, makes it invalid. The first
     complete block behind the thought is played in any case; without one the command is empty.
 

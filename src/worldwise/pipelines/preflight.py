@@ -39,26 +39,43 @@ def preflight(blocks: Mapping[str, Any], datasets: Collection[str] | None = None
 def _world(blocks: Mapping[str, Any]) -> Iterator[str]:
     world: WorldConfig = blocks["world"]
     try:
-        family = make_family(world.name, world)
+        make_family(world.name, world)
     except ValueError as error:
         yield str(error)
-        return
-    for parameter, split, counted, count in _wanted_tasks(blocks):
-        if split not in family.splits:
-            yield f"parameter {parameter} names the split {split!r}: {world.name} has {', '.join(family.splits)}"
-            continue
-        try:
-            family.tasks(split, count)
-        except ValueError as error:
-            yield f"parameter {counted}: {error} (the world's own settings stand below world.{world.name})"
 
 
-def _wanted_tasks(blocks: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int | None]]:
-    """(parameter that names the split, split, parameter that counts, count) of all tasks of a run."""
-    tasks, evaluate = blocks["tasks"], blocks["evaluate"]
-    yield "tasks.split", tasks.split, "tasks.train + tasks.held_out", tasks.train + tasks.held_out
+def _training_tasks(blocks: Mapping[str, Any]) -> Iterator[str]:
+    tasks = blocks["tasks"]
+    count = tasks.train + tasks.held_out
+    yield from _enough(blocks, "tasks.split", tasks.split, "tasks.train + tasks.held_out", count)
+
+
+def _evaluation_tasks(blocks: Mapping[str, Any]) -> Iterator[str]:
+    evaluate = blocks["evaluate"]
     for split in evaluate.splits:
-        yield "evaluate.splits", split, "evaluate.games", evaluate.games
+        yield from _enough(blocks, "evaluate.splits", split, "evaluate.games", evaluate.games)
+
+
+def _enough(blocks: Mapping[str, Any], parameter: str, split: str, counted: str, count: int | None) -> Iterator[str]:
+    """Whether the world has a split, and so many tasks in it.
+
+    Args:
+        blocks: all parameters.
+        parameter, split: what names the split, and its name.
+        counted, count: what says how many, and how many (None = all).
+    """
+    world: WorldConfig = blocks["world"]
+    try:
+        family = make_family(world.name, world)
+    except ValueError:
+        return  # The check of the world says so.
+    if split not in family.splits:
+        yield f"parameter {parameter} names the split {split!r}: {world.name} has {', '.join(family.splits)}"
+        return
+    try:
+        family.tasks(split, count)
+    except ValueError as error:
+        yield f"parameter {counted}: {error} (the world's own settings stand below world.{world.name})"
 
 
 def _splits(blocks: Mapping[str, Any]) -> Iterator[str]:
@@ -139,6 +156,8 @@ ALWAYS = ""
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     (ALWAYS, _world),
+    ("training_tasks", _training_tasks),
+    ("evaluation_tasks", _evaluation_tasks),
     (ALWAYS, _splits),
     ("params:model", _device),
     ("pretrained_model", _model),

@@ -149,7 +149,12 @@ class RolloutStats:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def metrics(self) -> dict[str, float]:
-        """Rates for curves. `prefix_ratio` is 1 where every context token went through the model once."""
+        """Rates for curves.
+
+        `prefix_ratio` is 1 where every token that a turn had to read went through the model once; it may be less where
+        episodes of a group share their first prompt. A context that is built from scratch has to be read from scratch,
+        so `restart_share` belongs to it: 0 where episodes only grow.
+        """
         turns, seconds = max(1, self.turns), self.engine_seconds + self.world_seconds + self.other_seconds
         return {
             "episodes": float(self.episodes),

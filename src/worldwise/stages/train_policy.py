@@ -49,10 +49,11 @@ class PolicyConfig(EstimatorConfig):
         probe_every: play the probe tasks after every so many iterations; 0 = never.
         probe_temperature: of the probe's responses.
         store_every: keep the episodes of every so many iterations beside those of the last; 0 = the last alone.
-        sampler_gap: largest mean difference of log-probabilities between sampler and learner, nats per token,
-            looked at before the first update (a single token may differ by 10 times as much); None only measures
-            it (bfloat16 samplers). Rounding in float32 alone makes about 1e-7, and 1e-5 in a single token; a wrong
-            mask, position or temperature makes 1e-2 and more.
+        sampler_gap: largest mean difference of log-probabilities between sampler and learner, nats per token (of
+            a token less probable than 1/e, relative to its log-probability), looked at before the first update (a
+            single token may differ by 10 times as much); None only measures it (bfloat16 samplers). Rounding in
+            float32 alone makes about 1e-7, and 1e-5 in a single token; a wrong mask, position or temperature makes
+            1e-2 and more.
         max_minutes: stop before an iteration that would begin after so many minutes; None = no limit.
     """
 
@@ -204,7 +205,7 @@ class _Loop:
         learned = self._update(episodes)
         updated = time.perf_counter()
         row |= {f"learner_{name}": value for name, value in learned.items()}
-        row["prefix_ratio"] = stats.metrics()["prefix_ratio"]
+        row |= {name: stats.metrics()[name] for name in ("prefix_ratio", "restart_share")}
         state.step += 1
         if config.probe_every and state.step % config.probe_every == 0:
             row["probe_success"] = self._probe()

@@ -30,8 +30,8 @@ from worldwise.tracking.listeners import subscribe, unsubscribe
 from worldwise.tracking.source import git_tags
 from worldwise.tracking.store import Status, TrackingStore
 
-TRAIN_TAG = "train"
-"""Nodes with this tag get a child run with their curves."""
+TRACKED_TAGS = {"train", "collect"}
+"""Nodes with one of these tags get a child run with their curves."""
 
 _PARAMETER = "params:"
 
@@ -130,7 +130,7 @@ class MlflowHooks:
         run = self._run
         if run is None or run.parent is None:
             return
-        curve = self._curve(run, run.parent, node) if TRAIN_TAG in node.tags else None
+        curve = self._curve(run, run.parent, node) if TRACKED_TAGS & node.tags else None
         if curve is not None:
             run.curves[node.name] = curve
             subscribe(curve)

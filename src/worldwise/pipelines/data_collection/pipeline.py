@@ -40,6 +40,7 @@ def create_pipeline() -> Pipeline:
                 ["base_model", "training_tasks", "params:collect", *MODEL_SETTINGS],
                 "collected_episodes",
                 name="collect_episodes",
+                tags="collect",
             ),
             node(
                 nodes.extract_transitions,

@@ -104,20 +104,25 @@ def _stage_numbers(curves: Mapping[str, Stored], evaluations: Mapping[str, Store
 def _facts(
     evaluations: Mapping[str, Stored], world: WorldConfig, agent: AgentConfig, model: ModelConfig
 ) -> dict[str, str]:
-    restricted = "restricted to admissible commands" if agent.restrict_to_admissible else "free generation"
     listed = "admissible commands listed in the prompt" if agent.list_admissible else "commands not listed"
     evaluated = [
-        f"{label(name)} {stored['evaluated_at']}, seed {stored['seed']}" for name, stored in evaluations.items()
+        f"{label(name)} {stored['evaluated_at']}, seed {stored['seed']}, {_decoding(stored['acting']['restricted'])}"
+        for name, stored in evaluations.items()
     ]
     return {
         "World": world.name,
         "Games": str(getattr(world, world.name).source),
         "Model": f"{model.name}, {model.dtype}",
-        "Agent": f"style {agent.style}, {agent.context} context, {restricted}, {listed}",
+        "Agent": f"style {agent.style}, {agent.context} context, {listed}",
         "Evaluated": "; ".join(evaluated),
         "Machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
         "Worldwise": __version__,
     }
+
+
+def _decoding(restricted: bool | None) -> str:
+    """As it was recorded when the episodes were played."""
+    return "restricted to admissible commands" if restricted else "free generation"
 
 
 def _shelves(optional: Stored, base_model: Path, world: WorldConfig, limit: int) -> Iterator[Shelf]:
