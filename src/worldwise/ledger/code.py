@@ -64,6 +64,8 @@ class CodeSet:
     def __init__(self, package: str, root: Path, left_out: tuple[str, ...] = ()) -> None:
         self.package, self.root, self.left_out = package, root, left_out
         self._modules: dict[str, ModuleCode] = {}
+        self._there: dict[str, bool] = {}
+        self._dumped: dict[Symbol, list[str]] = {}
         self._used: dict[Symbol, set[Symbol]] = {}
         self._known: dict[Symbol, dict[str, str]] = {}
 
@@ -142,11 +144,15 @@ class CodeSet:
 
     def _digest(self, module: str, names: list[str]) -> str:
         code = self._module(module)
-        dumps = {name: [ast.dump(own) for own in self._statements_of(code, name)] for name in names}
-        return digest_of([dumps, code.data])[:16]
+        return digest_of([{name: self._dumps(module, name) for name in names}, code.data])[:16]
 
-    def _statements_of(self, code: ModuleCode, name: str) -> list[ast.stmt]:
-        return code.statements if name == _STATEMENTS else code.defined.get(name, [])
+    def _dumps(self, module: str, name: str) -> list[str]:
+        symbol = (module, name)
+        if symbol not in self._dumped:
+            code = self._module(module)
+            statements = code.statements if name == _STATEMENTS else code.defined.get(name, [])
+            self._dumped[symbol] = [ast.dump(own) for own in statements]
+        return self._dumped[symbol]
 
     def _module(self, module: str) -> ModuleCode:
         if module not in self._modules:
@@ -195,7 +201,9 @@ class CodeSet:
         return not any(module == own or module.startswith(f"{own}.") for own in self.left_out)
 
     def _is_module(self, name: str) -> bool:
-        return self._inside(name) and self._file(name).is_file()
+        if name not in self._there:
+            self._there[name] = self._inside(name) and self._file(name).is_file()
+        return self._there[name]
 
     def _file(self, module: str) -> Path:
         place = self.root.joinpath(*module.split(".")[1:])
@@ -219,11 +227,24 @@ def _for_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
-def _executed(tree: ast.AST) -> Iterator[ast.AST]:
-    """A statement and all below it, but what only type checkers see."""
-    yield tree
-    for child in tree.orelse if isinstance(tree, ast.If) and _for_checkers(tree) else ast.iter_child_nodes(tree):
-        yield from _executed(child)
+def _executed(tree: ast.stmt) -> Iterator[ast.stmt]:
+    """A statement and all statements below it, but what only type checkers see."""
+    waiting: list[ast.stmt] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.If) and _for_checkers(node):
+            waiting += node.orelse
+        else:
+            waiting += _inner_statements(node)
+
+
+def _inner_statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements in the blocks of one: expressions hold none."""
+    for block in ("body", "orelse", "finalbody"):
+        yield from getattr(node, block, ())
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield from _inner_statements(part)
 
 
 def _names(statement: ast.stmt) -> dict[str, set[str]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
 
 from worldwise.algorithms.losses.entropy import entropies
 from worldwise.training.batching import MicroBatch, Restriction
 from worldwise.training.body import llama
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 LINEAR_HEADS = frozenset({"llama", "qwen2", "qwen3", "mistral", "smollm3"})
 """Model types whose logits are the output embedding applied to the last hidden state, and nothing more."""

@@ -7,13 +7,12 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.autograd.graph import increment_version
-from transformers import PreTrainedModel
 
 from worldwise.algorithms.losses.aggregation import aggregate
 from worldwise.algorithms.losses.kl import kl_tokens
@@ -29,6 +28,9 @@ from worldwise.training.metrics import Means
 from worldwise.training.minibatch import PolicyBatch, concatenate, policy_batch, responses, role_weights, split_by_group
 from worldwise.training.sampler_gap import SamplerGap, checked_gap
 from worldwise.training.schedule import learning_rate_factor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = ["Learner", "LearnerConfig", "LearnerError"]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel
 
 from worldwise.generation.effective import effective_weight, is_adapted
 from worldwise.training.body.attention import causal_attention
 from worldwise.training.body.functions import add_norm, gated_mlp, pairs_together, split_heads
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 SHAPED = frozenset({"llama", "qwen2", "qwen3"})
 
