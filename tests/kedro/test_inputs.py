@@ -85,6 +85,7 @@ def check(loader: Loader) -> Check:
         (
             {"model": {"sampler_dtype": "bfloat16"}, "policy": {"learner": {"old_logprobs": "learner"}}},
             r"model.sampler_dtype is bfloat16 and rwml.learner.old_logprobs is 'sampler'.*\n.*"
+            r"rwml.sampler_gap is 1e-05 and model.sampler_dtype is bfloat16.*\n.*"
             "policy.sampler_gap is 1e-05 and model.sampler_dtype is bfloat16",
         ),
         (
@@ -126,7 +127,7 @@ def test_a_wrong_parameter_is_named(check: Check, params: dict[str, Any], messag
 
 def test_adapters_and_a_bfloat16_sampler_pass_where_they_fit(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     adapted = {"adapter": {"rank": 4, "targets": ["q_proj", "down_proj"]}, "old_logprobs": "learner"}
-    both = {"rwml": {"learner": adapted}, "policy": {"learner": adapted, "sampler_gap": None}}
+    both = {"rwml": {"learner": adapted, "sampler_gap": None}, "policy": {"learner": adapted, "sampler_gap": None}}
     check(**both)
     check(model={"sampler_dtype": "bfloat16"}, **both)
     check(model={"dtype": "bfloat16"}, **both)

@@ -178,6 +178,7 @@ def test_rwml_learns_to_predict(
     assert result.checkpoint.version == "rwml"
     assert np.mean(rewards[-3:]) > np.mean(rewards[:3]) + 0.05
     assert result.summary["updates"] == len(result.curve) == 12 * -(-len(transitions) // 12)
+    assert result.summary["sampler_gap_largest"] < 1e-5
     assert "guard_base" in result.curve[0]
     assert "guard_success" in result.curve[9]
     assert result.curve[-1]["learner_kl_reference"] > 0.0

@@ -56,13 +56,12 @@ def precision(blocks: Mapping[str, Any]) -> Iterator[str]:
                 f"{name}.learner.precision is {learner.precision}: recorded log-probabilities would be off by "
                 f"hundredths of a nat a token; set {name}.learner.old_logprobs to learner"
             )
-    limit = blocks["policy"].sampler_gap
-    trains = model.dtype == "float32" or blocks["policy"].learner.adapter is not None
-    if trains and rough and limit is not None and limit < ROUGH_GAP:
-        yield (
-            f"parameter policy.sampler_gap is {limit:g} and model.{named} is {sampler}: rounding alone exceeds that; "
-            f"set policy.sampler_gap to null (only measure), or to at least {ROUGH_GAP}"
-        )
+        limit = blocks[name].sampler_gap
+        if trains and rough and limit is not None and limit < ROUGH_GAP:
+            yield (
+                f"parameter {name}.sampler_gap is {limit:g} and model.{named} is {sampler}: rounding alone exceeds "
+                f"that; set {name}.sampler_gap to null (only measure), or to at least {ROUGH_GAP}"
+            )
 
 
 def learners(blocks: Mapping[str, Any]) -> dict[str, LearnerConfig]:

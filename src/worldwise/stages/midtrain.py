@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from worldwise.algorithms.advantages.groups import Normalize
 from worldwise.algorithms.advantages.grpo import grpo
 from worldwise.algorithms.rewards.embedding import MAX_DISTANCE, binary_reward
 from worldwise.algorithms.rewards.text import exact
-from worldwise.config import FrozenConfig, derive_seed
+from worldwise.config import COSMETIC, FrozenConfig, derive_seed
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.protocol import Sampling
 from worldwise.rollouts.config import plan_groups
@@ -35,6 +36,7 @@ from worldwise.worlds.contract import Task
 
 VERSION = "rwml"
 _WARN_AFTER = 10
+_GAP_ROWS = 64
 _logger = logging.getLogger(__name__)
 
 
@@ -58,6 +60,7 @@ class RwmlConfig(FrozenConfig):
         guard_temperature: of the responses in a check.
         guard_margin: how far below the first check an acting success counts as collapsed, [0, 1].
         guard_patience: checks in a row that have to be below before training stops.
+        sampler_gap: as in `PolicyConfig`, of the predictions of the first batch.
         max_minutes: stop before an update that would begin after so many minutes, the first one apart; None = no
             limit.
     """
@@ -80,6 +83,7 @@ class RwmlConfig(FrozenConfig):
     guard_temperature: float = Field(1.0, ge=0.0, le=10.0)
     guard_margin: float = Field(0.05, ge=0.0, le=1.0)
     guard_patience: int = Field(2, ge=1)
+    sampler_gap: Annotated[float | None, COSMETIC] = Field(1e-5, gt=0.0)
     max_minutes: float | None = Field(None, gt=0.0)
 
     @model_validator(mode="after")
@@ -106,7 +110,7 @@ class RwmlResult:
         summary: numbers of the whole stage: `updates`, `tau_d`, `seconds`, `seconds_sample`,
             `seconds_update`, `mixed_groups` (mean over updates), `reward_first`, `reward_last` (means
             of the first and last tenth), `guard_first`, `guard_last`, `restored` (1 if weights were put back),
-            `restored_step`, `stopped_early`.
+            `restored_step`, `stopped_early`, `sampler_gap`, `sampler_gap_largest` (nats per token).
     """
 
     checkpoint: Checkpoint
@@ -268,6 +272,10 @@ class _Loop:
             prediction_row(transition, self.actor.agent, own, row, self.config.temperature)
             for transition, own, row in zip(batch.transitions, batch.samples, advantages, strict=True)
         ]
+        if self.state.step == 0:
+            limit = math.inf if self.config.sampler_gap is None else self.config.sampler_gap
+            gap = self.learner.check_sampler_gap(rows[:_GAP_ROWS], limit)
+            self.progress.others |= {"sampler_gap": gap.mean, "sampler_gap_largest": gap.largest}
         learned = self.learner.update(rows)
         self.actor.refresh()
         return learned
@@ -323,6 +331,7 @@ class _Loop:
             "restored": float(restore),
             "restored_step": float(state.best_step if restore else state.step),
             "stopped_early": float(bool(state.stopped)),
+            **{name: self.progress.others[name] for name in ("sampler_gap", "sampler_gap_largest")},
         }
 
     def _watch(self, mixed: float) -> None:
