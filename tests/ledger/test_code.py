@@ -152,3 +152,22 @@ def test_functions_of_other_packages_have_no_code_here(package: Path) -> None:
 
 def test_changed_modules_are_those_that_differ_came_or_went() -> None:
     assert changed_code({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"}) == ["b", "c", "d"]
+
+
+def test_digests_are_kept_until_a_file_changes(
+    digests: Change, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept" / "code.json"
+    train = importlib.import_module("toypack.nodes").train
+    first = CodeSet("toypack", package, kept=kept)
+    assert first.digests(train) == digests()
+    first.save()
+    with monkeypatch.context() as patched:
+        patched.setattr(CodeSet, "_module", lambda self, module: pytest.fail("parsed again"))
+        assert CodeSet("toypack", package, kept=kept).digests(train) == first.digests(train)
+    (package / "late.py").write_text("def late(count):\n    return count + 9\n")
+    changed = CodeSet("toypack", package, kept=kept).digests(train)
+    assert changed_code(first.digests(train), changed) == ["toypack.late"]
+    assert CodeSet("toypack", package, left_out=("toypack.late",), kept=kept).digests(train).keys() < changed.keys()
+    kept.write_text("{ broken")
+    assert CodeSet("toypack", package, kept=kept).digests(train) == changed

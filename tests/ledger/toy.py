@@ -39,6 +39,9 @@ class Code:
         """As `CodeSet`."""
         return self.digests_by_node.get(function.__name__, {"toy": "1"})
 
+    def save(self) -> None:
+        """Keeps nothing."""
+
 
 class Signing:
     def __init__(self, run: LedgerRun) -> None:

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from worldwise.files import whole_file
 from worldwise.ledger.digests import digest_of, file_entry
 
 TEMPLATES = "templates"
@@ -52,6 +56,44 @@ class ModuleCode:
     data: dict[str, str] = field(default_factory=dict)
 
 
+class KeptDigests:
+    """Digests of functions between processes. They hold while every file of the package has the content that it had.
+
+    Args:
+        path: JSON file; an absent or broken one is an empty one, and a disk that refuses costs time the next time.
+        root: the package's folder.
+        left_out: as for `CodeSet`.
+    """
+
+    def __init__(self, path: Path, root: Path, left_out: tuple[str, ...]) -> None:
+        self._path = path
+        files = (own for own in sorted(root.rglob("*")) if own.is_file() and own.suffix != ".pyc")
+        content = {own.relative_to(root).as_posix(): file_entry(own).sha256 for own in files}
+        self._state = digest_of([content, list(left_out), sys.version])
+        self._known: dict[str, dict[str, str]] = {}
+        self._changed = False
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found["state"] == self._state:
+                self._known = {str(name): dict(own) for name, own in found["digests"].items()}
+
+    def get(self, start: Symbol) -> dict[str, str] | None:
+        """What was kept of a function."""
+        return self._known.get(":".join(start))
+
+    def put(self, start: Symbol, digests: dict[str, str]) -> None:
+        """Keeps more."""
+        self._known[":".join(start)] = digests
+        self._changed = True
+
+    def save(self) -> None:
+        """For the next process."""
+        if self._changed:
+            with suppress(OSError), whole_file(self._path) as part:
+                part.write_text(json.dumps({"state": self._state, "digests": self._known}), encoding="utf-8")
+            self._changed = False
+
+
 class CodeSet:
     """A package whose code is followed.
 
@@ -59,10 +101,12 @@ class CodeSet:
         package: its name; other packages are not followed.
         root: its folder.
         left_out: modules and subpackages that change no result.
+        kept: JSON file that keeps digests as long as no file of the package changes; None = they are always computed.
     """
 
-    def __init__(self, package: str, root: Path, left_out: tuple[str, ...] = ()) -> None:
+    def __init__(self, package: str, root: Path, left_out: tuple[str, ...] = (), kept: Path | None = None) -> None:
         self.package, self.root, self.left_out = package, root, left_out
+        self._kept = None if kept is None else KeptDigests(kept, root, left_out)
         self._modules: dict[str, ModuleCode] = {}
         self._there: dict[str, bool] = {}
         self._dumped: dict[Symbol, list[str]] = {}
@@ -78,12 +122,21 @@ class CodeSet:
         inner = inspect.unwrap(function)
         # A function inside of another one (a node made under a name) is part of the outer one.
         start = (inner.__module__, inner.__qualname__.split(".")[0])
+        if start not in self._known and self._kept is not None and (kept := self._kept.get(start)) is not None:
+            self._known[start] = kept
         if start not in self._known:
             by_module: dict[str, list[str]] = {}
             for module, name in sorted(self._closure(start)):
                 by_module.setdefault(module, []).append(name)
             self._known[start] = {module: self._digest(module, names) for module, names in by_module.items()}
+            if self._kept is not None:
+                self._kept.put(start, self._known[start])
         return self._known[start]
+
+    def save(self) -> None:
+        """Keeps what was computed, where something is kept."""
+        if self._kept is not None:
+            self._kept.save()
 
     def _closure(self, start: Symbol) -> set[Symbol]:
         found: set[Symbol] = set()

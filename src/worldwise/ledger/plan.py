@@ -88,7 +88,9 @@ class Planner:
 
     def plan(self, pipeline: Pipeline) -> list[NodePlan]:
         """One entry per node, in the order in which they run."""
-        return [self._node(node) for node in pipeline.nodes]
+        plans = [self._node(node) for node in pipeline.nodes]
+        self.around.code.save()
+        return plans
 
     def _node(self, node: Node) -> NodePlan:
         waits = [name for name in node.inputs if name in self.remade]

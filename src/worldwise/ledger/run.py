@@ -35,6 +35,7 @@ class LedgerRun:
         for node in pipeline.nodes:
             # Now: what is edited while the run lasts is not what it runs.
             self.around.code.digests(node.func)
+        self.around.code.save()
         if not only_missing:
             pin_newest(pipeline, self.around.catalog)
             return []

@@ -41,12 +41,13 @@ def surroundings(context: KedroContext, catalog: DataCatalog) -> Surroundings:
     """
     loader = context.config_loader
     values = validated(loader["parameters"])
-    cache = DigestCache(data_root(loader, context.project_path) / WORK_FOLDER / "digests.json")
+    work = data_root(loader, context.project_path) / WORK_FOLDER
+    cache = DigestCache(work / "digests.json")
 
     def raw(node: Node, blocks: Mapping[str, Any]) -> Mapping[str, str]:
         found = raw_digests(node.name, values, blocks, cache)
         cache.save()
         return found
 
-    code = CodeSet("worldwise", Path(worldwise.__file__).parent, CHANGES_NO_RESULT)
+    code = CodeSet("worldwise", Path(worldwise.__file__).parent, CHANGES_NO_RESULT, work / "code.json")
     return Surroundings(catalog, values, code, raw)
