@@ -147,7 +147,9 @@ def test_two_runs_at_once_share_what_they_make(place: Place) -> None:
     first, second = (place.begin("--only-missing-outputs") for _ in range(2))
     outcomes = [ended(first), ended(second)]
     assert [code for code, _ in outcomes] == [0, 0], outcomes
-    assert any("takes the results of run" in said for _, said in outcomes), outcomes
+    # Which of the two depends on how far apart they were.
+    shared = ("takes the results of run", "Skipping all")
+    assert any(part in said for _, said in outcomes for part in shared), outcomes
     stored = place.manifests()
     assert len({path.parent.parent.name for path in stored}) == DATASETS
     assert place.run("--only-missing-outputs")[0] == 0
