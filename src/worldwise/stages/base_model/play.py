@@ -36,7 +36,7 @@ from worldwise.worlds.household.family import HouseholdFamily
 from worldwise.worlds.household.objects import FITS
 from worldwise.worlds.household.policies import RandomPolicy, ReadGoal, SearchingOracle, kind_of, read_goal
 
-SizeName = Literal["small", "default", "full"]
+SizeName = Literal["tiny", "small", "default", "full"]
 _GOAL_MARK = "Your task is to: "
 _FIRST_INDEX = 1_000_000
 """Play uses training games from this index on, so that the training games of later stages are new."""
