@@ -15,7 +15,8 @@ from worldwise.algorithms.advantages.gae import gae, whiten
 from worldwise.algorithms.advantages.gigpo import Statistics, episode_term, gigpo
 from worldwise.algorithms.advantages.groups import Normalize
 from worldwise.algorithms.advantages.states import similar_states
-from worldwise.algorithms.losses.aggregation import Aggregation, aggregate, token_weights
+from worldwise.algorithms.losses.aggregation import aggregate, token_weights
+from worldwise.algorithms.losses.choices import Aggregation
 from worldwise.algorithms.losses.entropy import entropies
 from worldwise.algorithms.losses.kl import kl_tokens
 from worldwise.algorithms.losses.policy import PolicyLoss, clipped_surrogate

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from worldwise.algorithms.losses.aggregation import aggregate, token_weights
+from worldwise.algorithms.losses.choices import KlEstimator
 from worldwise.algorithms.losses.entropy import entropies
-from worldwise.algorithms.losses.kl import KlEstimator, kl_tokens
+from worldwise.algorithms.losses.kl import kl_tokens
 from worldwise.algorithms.losses.policy import clipped_surrogate
 from worldwise.algorithms.losses.value import value_losses
 

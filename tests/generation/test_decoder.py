@@ -100,7 +100,7 @@ def test_equal_prompts_and_forks_run_once() -> None:
 
 
 def test_forced_tokens_run_with_the_next_free_one() -> None:
-    from worldwise.generation.sampling import build_trie
+    from worldwise.generation.tries import build_trie
 
     engine = TorchEngine(tiny_model(), capacity=1, max_length=100)
     trie = build_trie([[1, 2, 3, 4, 10, 5], [1, 2, 3, 4, 11, 5]])

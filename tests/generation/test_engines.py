@@ -15,9 +15,9 @@ from worldwise.generation.engines import make_engine
 from worldwise.generation.hf_engine import HFEngine
 from worldwise.generation.models import ModelConfig, load_model, load_tokenizer, resolve_model
 from worldwise.generation.protocol import Completion, Engine, Request, Sampling
-from worldwise.generation.sampling import build_trie
 from worldwise.generation.tiny import Architecture, tiny_model, tiny_tokenizer
 from worldwise.generation.torch_engine import TorchEngine
+from worldwise.generation.tries import build_trie
 
 VOCABULARY = 267
 STOPS = (5, 6, 7, 8)

@@ -10,7 +10,8 @@ import torch
 
 from worldwise.generation.protocol import Request, Sampling
 from worldwise.generation.response import Response
-from worldwise.generation.sampling import build_trie, draw, processed_logprobs, uniforms
+from worldwise.generation.sampling import draw, processed_logprobs, uniforms
+from worldwise.generation.tries import build_trie
 
 PROBS = torch.tensor([[0.5, 0.2, 0.25, 0.05]])
 LOGITS = PROBS.log()

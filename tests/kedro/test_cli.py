@@ -52,6 +52,18 @@ def test_help_is_light() -> None:
         assert command in result.stdout
 
 
+def test_pipelines_are_known_without_torch() -> None:
+    """`plan`, `lineage`, `kedro registry list` and the start of every run wait for what this imports."""
+    code = (
+        "import sys, worldwise.pipeline_registry\n"
+        "assert len(worldwise.pipeline_registry.register_pipelines()) > 10\n"
+        "heavy = {'torch', 'transformers', 'mlflow', 'sentence_transformers'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
 def test_kedro_knows_the_commands(project: Path) -> None:
     from kedro.framework.cli.cli import KedroCLI
 

@@ -21,7 +21,7 @@ from worldwise.stages.collect import CollectConfig, block_size, collect_episodes
 from worldwise.stages.midtrain import RwmlConfig, midtrain_world_model
 from worldwise.stages.supervised import SupervisedConfig, train_supervised
 from worldwise.stages.train_policy import PolicyConfig, train_policy
-from worldwise.training.adapters import AdapterConfig
+from worldwise.training.adapter_config import AdapterConfig
 from worldwise.training.learner import LearnerConfig
 from worldwise.worlds.contract import WorldFamily
 

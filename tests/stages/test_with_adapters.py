@@ -17,9 +17,9 @@ from worldwise.episodes.sequences import TrainingSequence
 from worldwise.episodes.transitions import extract
 from worldwise.generation.effective import adapted_layers
 from worldwise.generation.models import Dtype, ModelConfig
+from worldwise.rollouts import workers as pools
 from worldwise.rollouts.config import plan_groups
-from worldwise.stages import actor as actors
-from worldwise.stages.actor import Checkpoint, StageContext, load_checkpoint, make_actor
+from worldwise.stages.actor import Actor, Checkpoint, StageContext, load_checkpoint, make_actor
 from worldwise.stages.collect import CollectConfig, collect_episodes
 from worldwise.stages.encoder import Encoder
 from worldwise.stages.evaluate import weights_changed
@@ -29,7 +29,7 @@ from worldwise.stages.policy_rows import policy_sequences, turn_advantages
 from worldwise.stages.supervised import SupervisedConfig
 from worldwise.stages.train_policy import PolicyConfig, train_policy
 from worldwise.stages.wm_sft import finetune_world_model
-from worldwise.training.adapters import AdapterConfig
+from worldwise.training.adapter_config import AdapterConfig
 from worldwise.training.learner import Learner, LearnerConfig
 from worldwise.worlds.contract import WorldFamily
 
@@ -44,12 +44,12 @@ def twin(checkpoint: Checkpoint, **changes: Any) -> Checkpoint:
     return replace(checkpoint, model=copy.deepcopy(checkpoint.model), **changes)
 
 
-def played(actor: actors.Actor, context: StageContext, iteration: int = 0) -> list[Episode]:
+def played(actor: Actor, context: StageContext, iteration: int = 0) -> list[Episode]:
     plans = plan_groups(context.family.tasks("train", 4), 8, "test", iteration, context.seed)
     return list(play_plans(actor, plans, context))
 
 
-def rows(episodes: Sequence[Episode], actor: actors.Actor, context: StageContext) -> list[TrainingSequence]:
+def rows(episodes: Sequence[Episode], actor: Actor, context: StageContext) -> list[TrainingSequence]:
     advantages = turn_advantages(episodes, POLICY, context.family.canonical_state)
     return policy_sequences(episodes, advantages, actor.agent)
 
@@ -124,7 +124,7 @@ def test_the_best_weights_come_back_before_the_adapter_is_merged(
 def test_workers_play_what_one_process_plays(
     start: Checkpoint, context: StageContext, dtype: Dtype | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actors, "worker_count", lambda wanted, model: wanted)
+    monkeypatch.setattr(pools, "worker_count", lambda wanted, model: wanted)
     torch.set_num_threads(1)
     subject = replace(start, sampler_dtype=dtype)
     learner = Learner(subject.model, FAST, 10)

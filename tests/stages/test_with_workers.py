@@ -14,9 +14,9 @@ from worldwise.agents.config import AgentConfig
 from worldwise.episodes.transitions import CleaningRules, extract
 from worldwise.generation.protocol import Sampling
 from worldwise.generation.tiny import tiny_model, tiny_tokenizer
+from worldwise.rollouts import workers as pools
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.rollouts.workers import WorkerPool
-from worldwise.stages import actor as actors
 from worldwise.stages.actor import Checkpoint, StageContext, make_actor
 from worldwise.stages.collect import CollectConfig, collect_episodes
 from worldwise.stages.predicting import predict
@@ -29,7 +29,7 @@ from worldwise.worlds.household.family import HouseholdFamily
 @pytest.fixture
 def context(monkeypatch: pytest.MonkeyPatch) -> Iterator[StageContext]:
     """Two workers, on machines with one core too; none may be left at the end."""
-    monkeypatch.setattr(actors, "worker_count", lambda wanted, model: wanted)
+    monkeypatch.setattr(pools, "worker_count", lambda wanted, model: wanted)
     torch.set_num_threads(1)
     household = HouseholdConfig(
         rooms=("bathroom",), task_types=("pick_and_place_simple",), receptacles_min=4, receptacles_max=6,

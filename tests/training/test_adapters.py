@@ -19,7 +19,8 @@ from worldwise.generation.protocol import Sampling
 from worldwise.generation.tiny import tiny_model, tiny_tokenizer
 from worldwise.generation.torch_engine import TorchEngine
 from worldwise.training import adapters
-from worldwise.training.adapters import AdapterConfig, adapter_off, attach
+from worldwise.training.adapter_config import AdapterConfig
+from worldwise.training.adapters import adapter_off, attach
 from worldwise.training.body import llama
 from worldwise.training.learner import Learner, LearnerConfig, LearnerError
 

@@ -7,14 +7,14 @@ the distribution the token was drawn from, after all processing, because only th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from worldwise.generation.protocol import Sampling, Trie
+from worldwise.generation.protocol import Sampling
 
 Choices = Sequence[Sequence[int] | None]
 
@@ -31,31 +31,6 @@ class Draw(NamedTuple):
     tokens: torch.Tensor
     logprobs: torch.Tensor
     entropies: torch.Tensor
-
-
-def build_trie(sequences: Iterable[Sequence[int]]) -> Trie:
-    """The trie of the sequences that a restricted response may be.
-
-    End every sequence with the end token: a response then includes it, and no sequence begins another.
-
-    Raises:
-        ValueError: nothing given, an empty sequence, or one that is the beginning of another.
-    """
-    children: list[dict[int, int]] = [{}]
-    ends: set[int] = set()
-    for sequence in sequences:
-        node = 0
-        for token in sequence:
-            if token not in children[node]:
-                children[node][token] = len(children)
-                children.append({})
-            node = children[node][token]
-        ends.add(node)
-    if not children[0]:
-        raise ValueError("no token sequence to allow: give at least one, and none that is empty")
-    if any(children[node] for node in ends):
-        raise ValueError("an allowed sequence is empty or the beginning of another: end each with the end token")
-    return Trie(children=tuple(children))
 
 
 def uniforms(seed: int, count: int) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ class EnvironmentHooks:
 
     @hook_impl
     def before_pipeline_run(self, catalog: DataCatalog) -> None:
-        # The parameter blocks bring torch along, which commands that run nothing need not wait for.
+        # Commands that run nothing need not wait for the parameter blocks.
         from worldwise.pipelines.parameters import ComputeConfig
 
         quiet_libraries()

@@ -15,7 +15,7 @@ from worldwise.config_loader import data_root_as_given
 class PreflightHooks:
     """Checks parameters as soon as they are read, then the world, the model, what is stored, and the disk.
 
-    The checks import the stages and with them torch, so they are imported only where a project is loaded.
+    The checks import the stages, so they are imported only where a project is loaded.
     """
 
     def __init__(self) -> None:

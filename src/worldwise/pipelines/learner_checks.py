@@ -7,7 +7,7 @@ from typing import Any
 
 from worldwise.config import FrozenConfig
 from worldwise.generation.models import ModelConfig, ModelError, folder_at_hand, tensor_shapes
-from worldwise.training.adapters import installed, missing, unfit
+from worldwise.training.adapter_config import installed, missing, unfit
 from worldwise.training.config import LearnerConfig
 
 FROM_SAMPLES = ("rwml", "policy")

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from worldwise.agents.agent import Agent
 from worldwise.generation.protocol import Trie
-from worldwise.generation.sampling import build_trie
+from worldwise.generation.tries import build_trie
 
 _REMEMBERED = 16384
 

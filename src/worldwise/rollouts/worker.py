@@ -22,29 +22,14 @@ from worldwise.agents.agent import Agent
 from worldwise.agents.config import AgentConfig
 from worldwise.episodes.record import Episode
 from worldwise.generation.engines import make_engine
-from worldwise.generation.protocol import Engine
 from worldwise.generation.shared_weights import SharedModel
 from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutError, RolloutStats
+from worldwise.rollouts.player import Player
 from worldwise.rollouts.scheduler import Scheduler
 from worldwise.worlds.contract import WorldFamily
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-
-@dataclass(frozen=True, slots=True)
-class Player:
-    """What a process plays and predicts with.
-
-    Attributes:
-        family: the world.
-        engine: generates.
-        agent: prompts and parsing.
-    """
-
-    family: WorldFamily
-    engine: Engine
-    agent: Agent
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ from worldwise.agents.config import AgentConfig
 from worldwise.episodes.record import Episode
 from worldwise.generation.shared_weights import share_weights, weight_bytes
 from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutError, RolloutStats
+from worldwise.rollouts.player import Player
 from worldwise.rollouts.scheduler import Progress
-from worldwise.rollouts.worker import Begin, Call, Failed, More, Player, Recipe, Weights, serve
+from worldwise.rollouts.worker import Begin, Call, Failed, More, Recipe, Weights, serve
 from worldwise.worlds.contract import WorldFamily
 
 if TYPE_CHECKING:

@@ -1,4 +1,8 @@
-"""What a stage works with: weights with their name, the settings of play, and an engine that plays them."""
+"""What a stage works with: weights with their name, the settings of play, and an engine that plays them.
+
+Stages import torch and what brings it along inside their functions: their settings are read by commands that train
+nothing and should answer at once.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import torch
-
 from worldwise.agents.agent import Agent
 from worldwise.agents.config import AgentConfig
-from worldwise.generation.engines import make_engine
 from worldwise.generation.models import Dtype, ModelConfig, load_model, load_tokenizer, save_model
 from worldwise.generation.protocol import Engine
 from worldwise.rollouts.config import RolloutConfig
-from worldwise.rollouts.workers import WorkerPool, worker_count
 from worldwise.stages.errors import StageError
 from worldwise.stages.reporter import Reporter, Silent
 from worldwise.stages.saving import Saver, SavesNothing
@@ -23,6 +23,8 @@ from worldwise.worlds.contract import WorldFamily
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from worldwise.rollouts.workers import WorkerPool
 
 LONGEST = 4096
 """Most tokens in a slot where neither the model nor the rollout settings say less."""
@@ -138,6 +140,11 @@ def make_actor(checkpoint: Checkpoint, context: StageContext, answer_tokens: int
         StageError: the model's context is too short for a single response.
         RolloutError: several workers are wanted for a model that is not on the CPU.
     """
+    import torch
+
+    from worldwise.generation.engines import make_engine
+    from worldwise.rollouts.workers import WorkerPool, worker_count
+
     agent = Agent(checkpoint.tokenizer, context.agent, context.family)
     suffix = len(agent.predict_suffix()) if answer_tokens else 0
     longest = _longest(checkpoint, context.rollout) + suffix + answer_tokens

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
-import torch
 from pydantic import Field, field_validator
 
 from worldwise.config import FrozenConfig, derive_seed
@@ -197,6 +196,8 @@ def weights_changed(before: Checkpoint, after: Checkpoint) -> float:
     Raises:
         StageError: the two are not models of one shape.
     """
+    import torch
+
     first, second = before.model.state_dict(), after.model.state_dict()
     if {k: v.shape for k, v in first.items()} != {k: v.shape for k, v in second.items()}:
         raise StageError(f"{before.version} and {after.version} are models of different shapes")

@@ -28,7 +28,7 @@ from worldwise.stages.errors import StageError
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.saving import TrainingState, resumed
 from worldwise.stages.supervised import Curve
-from worldwise.training.learner import Learner, LearnerConfig
+from worldwise.training.config import LearnerConfig
 from worldwise.worlds.household.family import HouseholdFamily
 
 VERSION = "format_tuning"
@@ -173,6 +173,8 @@ def _check_lengths(rows: Sequence[Row], limit: int) -> None:
 def _train(
     checkpoint: Checkpoint, rows: Sequence[Row], config: FormatTuningConfig, context: StageContext, seed: int
 ) -> Curve:
+    from worldwise.training.learner import Learner
+
     learner = Learner(checkpoint.model, config.learner, config.updates, seed=derive_seed(seed, "adapter"))
     recorder = CurveRecorder(context.reporter)
     state = TrainingState(learner, recorder)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,11 @@ from worldwise.stages.predicting import Sample, check_prompts, predict, predicti
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.saving import TrainingState, resumed
 from worldwise.stages.supervised import Curve, epoch_batches, planned_updates
-from worldwise.training.learner import Learner, LearnerConfig
+from worldwise.training.config import LearnerConfig
 from worldwise.worlds.contract import Task
+
+if TYPE_CHECKING:
+    from worldwise.training.learner import Learner
 
 VERSION = "rwml"
 _WARN_AFTER = 10
@@ -203,6 +206,8 @@ class _Loop:
     goes_on: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        from worldwise.training.learner import Learner
+
         config = self.config
         self.total = planned_updates(len(self.transitions), config.prompts, config.epochs, config.max_updates)
         # The learner comes first: an adapter that it brings is what the engine has to read.

@@ -13,7 +13,7 @@ from worldwise.config import derive_seed
 from worldwise.episodes.sequences import Role, TrainingSequence
 from worldwise.episodes.transitions import Transition
 from worldwise.generation.protocol import Completion, Engine, Request, Sampling
-from worldwise.rollouts.worker import Player
+from worldwise.rollouts.player import Player
 from worldwise.stages.actor import Actor
 from worldwise.stages.errors import StageError
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from worldwise.stages.keeping import LoopState, WeightKeeper
@@ -84,6 +83,8 @@ class TrainingState:
         Raises:
             OSError: the disk refused.
         """
+        import torch
+
         learner = self.learner.state_dict()
         groups = learner["optimizer"]["param_groups"]
         store_tensors(detached(self.learner.model.state_dict()), folder / _WEIGHTS)

@@ -17,7 +17,7 @@ from worldwise.stages.errors import StageError
 from worldwise.stages.predicting import target_row
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.saving import TrainingState, resumed
-from worldwise.training.learner import Learner, LearnerConfig
+from worldwise.training.config import LearnerConfig
 
 Curve = list[dict[str, float]]
 
@@ -83,6 +83,8 @@ def train_supervised(
     """
     if not transitions:
         raise StageError(f"{version}: there are no transitions to train on; collect more episodes")
+    from worldwise.training.learner import Learner
+
     agent = Agent(checkpoint.tokenizer, context.agent, context.family)
     total = config.planned_updates(len(transitions))
     seed = derive_seed(context.seed, version)

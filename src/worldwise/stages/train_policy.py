@@ -22,7 +22,7 @@ from worldwise.stages.playing import curve_numbers, play_plans
 from worldwise.stages.policy_rows import EstimatorConfig, group_numbers, policy_sequences, turn_advantages
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.saving import TrainingState, resumed
-from worldwise.training.learner import Learner, LearnerConfig
+from worldwise.training.config import LearnerConfig
 from worldwise.worlds.contract import Task
 
 _logger = logging.getLogger(__name__)
@@ -173,6 +173,8 @@ class _Loop:
         version: str,
         recorder: CurveRecorder,
     ) -> None:
+        from worldwise.training.learner import Learner
+
         self.config, self.context, self.version = config, context, version
         self.tasks, self.probe_tasks = tasks, probe_tasks
         # The learner comes first: an adapter that it brings is what the engine has to read.

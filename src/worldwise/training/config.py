@@ -6,11 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from worldwise.algorithms.losses.aggregation import Aggregation
-from worldwise.algorithms.losses.kl import KlEstimator
-from worldwise.algorithms.losses.policy import RatioLevel
+from worldwise.algorithms.losses.choices import Aggregation, KlEstimator, RatioLevel
 from worldwise.config import COSMETIC, FrozenConfig
-from worldwise.training.adapters import AdapterConfig
+from worldwise.training.adapter_config import AdapterConfig
 from worldwise.training.schedule import Schedule
 
 

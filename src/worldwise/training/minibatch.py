@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from worldwise.algorithms.losses.aggregation import token_weights
-from worldwise.algorithms.losses.policy import RatioLevel
+from worldwise.algorithms.losses.choices import RatioLevel
 from worldwise.episodes.sequences import Role, TrainingSequence
 from worldwise.training.batching import Row, make_row
 from worldwise.training.config import LearnerConfig

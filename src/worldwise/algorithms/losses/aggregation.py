@@ -14,13 +14,11 @@ N tokens, S units. A unit is whatever the caller numbers: an episode, a sequence
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "constant"]
+from worldwise.algorithms.losses.choices import Aggregation
 
 
 def token_weights(

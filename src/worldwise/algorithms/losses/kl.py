@@ -8,11 +8,9 @@ value of k3 and the gradient of k2. GRPO (arXiv:2402.03300, Eq. 4) uses k3.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 
-KlEstimator = Literal["k1", "k2", "k3", "k3_plus", "abs"]
+from worldwise.algorithms.losses.choices import KlEstimator
 
 KL_LIMIT = 10.0
 """k3 is held within +-10 nats a token, as in verl and the public GiGPO release."""

@@ -7,11 +7,8 @@ token.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
-
-RatioLevel = Literal["token", "turn", "sequence"]
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are held within +-20 nats before exp, as in verl: exp(20) is finite in every float type used."""
