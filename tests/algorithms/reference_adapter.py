@@ -142,9 +142,8 @@ class TokenCase:
             return self.mean(entropies(self.flat("old_logits").log_softmax(-1)), rest[0])
         if name == "gae":
             discount, trace = (float(part.split()[-1]) for part in rest[:2])
-            mask = self.mask.double()
-            rewards = self.padded("token_rewards")
-            advantages, returns = gae(rewards, self.padded("values"), mask, discount=discount, trace=trace)
+            rewards, values, mask = (self.case[own] for own in ("token_rewards", "values", "mask"))
+            advantages, returns = gae(rewards, values, mask, discount=discount, trace=trace)
             return {"advantages": whiten(advantages, mask).tolist(), "returns": returns.tolist()}
         if name.startswith("value_loss"):
             return self._value_loss(float(rest[0].split()[1]))

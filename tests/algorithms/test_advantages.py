@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
-from worldwise.algorithms.advantages.gae import gae, whiten
+from worldwise.algorithms.advantages.gae import flat_gae, gae, whiten
 from worldwise.algorithms.advantages.gigpo import episode_term, gigpo
 from worldwise.algorithms.advantages.grpo import grpo
+from worldwise.algorithms.advantages.reinforce_pp import reinforce_pp, reinforce_pp_baseline
 from worldwise.algorithms.advantages.returns import discounted_returns, total_returns
 from worldwise.algorithms.advantages.rloo import rloo
 from worldwise.algorithms.advantages.states import similar_states
@@ -136,24 +136,71 @@ def test_similar_states_open_clusters_in_order_and_per_group() -> None:
 
 
 def test_gae_steps_over_observations() -> None:
-    values = torch.tensor([[0.5, 99.0, 0.25]])
-    rewards = torch.tensor([[0.0, 0.0, 1.0]])
-    mask = torch.tensor([[1.0, 0.0, 1.0]])
+    values, rewards, mask = [[0.5, 99.0, 0.25]], [[0.0, 0.0, 1.0]], [[1, 0, 1]]
     advantages, returns = gae(rewards, values, mask, discount=0.9, trace=0.5)
     last = 1.0 - 0.25
     first = 0.9 * 0.25 - 0.5 + 0.9 * 0.5 * last
-    torch.testing.assert_close(advantages, torch.tensor([[first, 0.0, last]]))
-    torch.testing.assert_close(returns, torch.tensor([[first + 0.5, 0.0, 1.0]]))
+    np.testing.assert_allclose(advantages, [[first, 0.0, last]])
+    np.testing.assert_allclose(returns, [[first + 0.5, 0.0, 1.0]])
     with pytest.raises(ValueError, match="outside the mask"):
-        gae(torch.tensor([[0.0, 1.0, 0.0]]), values, mask)
+        gae([[0.0, 1.0, 0.0]], values, mask)
+    with pytest.raises(ValueError, match=r"trace is 1\.5"):
+        gae(rewards, values, mask, trace=1.5)
+
+
+def test_gae_without_gaps_is_gae_of_the_trainable_tokens() -> None:
+    rng = np.random.default_rng(0)
+    mask = rng.random((4, 9)) < 0.6
+    rewards, values = rng.normal(size=(4, 9)) * mask, rng.normal(size=(4, 9))
+    chains = np.nonzero(mask)[0]
+    whole = gae(rewards, values, mask, discount=0.9, trace=0.8)
+    order = rng.permutation(4)  # The tokens of a chain keep their order, chains may come in any.
+    mixed = np.concatenate([np.flatnonzero(chains == chain) for chain in order])
+    flat = flat_gae(rewards[mask][mixed], values[mask][mixed], chains[mixed], discount=0.9, trace=0.8)
+    for ours, expected in zip(flat, whole, strict=True):
+        np.testing.assert_allclose(ours, expected[mask][mixed])
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.7])
+def test_gae_of_a_constant_critic_is_monte_carlo(constant: float) -> None:
+    """With discount and trace 1 all values but the first cancel: what remains is the return minus it."""
+    rewards = np.array([0.0, 1.0, 0.0, 2.0, 5.0])
+    chains = ["a", "a", "b", "a", "b"]
+    advantages, returns = flat_gae(rewards, np.full(5, constant), chains)
+    np.testing.assert_allclose(returns, [3.0, 3.0, 5.0, 2.0, 5.0])
+    np.testing.assert_allclose(advantages, np.array([3.0, 3.0, 5.0, 2.0, 5.0]) - constant)
 
 
 def test_whitened_values_have_mean_0_and_variance_1() -> None:
-    mask = torch.tensor([1.0, 1.0, 1.0, 0.0])
-    white = whiten(torch.tensor([1.0, 2.0, 6.0, 50.0]), mask)
-    torch.testing.assert_close(white[:3].mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
-    torch.testing.assert_close(white[:3].var(), torch.tensor(1.0))
-    assert white[3] == 0.0
+    white = whiten([1.0, 2.0, 6.0, 50.0], [1, 1, 1, 0])
+    # Mean 3, variance (4 + 1 + 9) / 2 = 7.
+    np.testing.assert_allclose(white, [-2 / 7**0.5, -1 / 7**0.5, 3 / 7**0.5, 0.0], rtol=1e-8)
+    assert whiten([3.0]).tolist() == [0.0]
+    assert whiten([]).tolist() == []
+
+
+def test_reinforce_pp_by_hand() -> None:
+    # Returns to go with discount 0.5: a: 1 + 0.5 * 2 = 2, 2; b: 4. Mean 8/3, deviations 2/3, 2/3, 4/3: variance
+    # (4 + 4 + 16) / 9 / 2 = 4/3.
+    found = reinforce_pp([1.0, 4.0, 2.0], ["a", "b", "a"], discount=0.5)
+    np.testing.assert_allclose(found, np.array([-2 / 3, 4 / 3, -2 / 3]) / ((4 / 3) ** 0.5 + 1e-6))
+    assert reinforce_pp([1.0, 1.0], ["a", "b"]).tolist() == [0.0, 0.0]
+
+
+def test_reinforce_pp_weights_count_rows_several_times() -> None:
+    weighted = reinforce_pp([1.0, 3.0], ["a", "b"], weights=[2, 1])
+    repeated = reinforce_pp([1.0, 1.0, 3.0], ["a", "c", "b"])
+    np.testing.assert_allclose(weighted, repeated[[0, 2]])
+
+
+def test_reinforce_pp_with_baseline_by_hand() -> None:
+    # Group g: returns 0 and 2, mean 1, centred -1 and 1. Group h: 5 and 5, says nothing. Group i: one episode alone.
+    # Over the telling rows -1, 1, 1 (episode b has two turns): mean 1/3, variance (16 + 4 + 4) / 9 / 2 = 4/3.
+    rewards = [0.0, 0.0, 2.0, 5.0, 5.0, 9.0]
+    found = reinforce_pp_baseline(rewards, ["g", "g", "g", "h", "h", "i"], ["a", "b", "b", "c", "d", "e"])
+    scale = (4 / 3) ** 0.5 + 1e-6
+    np.testing.assert_allclose(found, [-4 / 3 / scale, 2 / 3 / scale, 2 / 3 / scale, 0.0, 0.0, 0.0])
+    assert found[3:].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_bad_input_is_named() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from worldwise.algorithms.advantages.groups import Float, check_lengths, codes, finite
 
 
 def gae(
-    rewards: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, *, discount: float = 1.0, trace: float = 1.0
-) -> tuple[torch.Tensor, torch.Tensor]:
+    rewards: ArrayLike, values: ArrayLike, mask: ArrayLike, *, discount: float = 1.0, trace: float = 1.0
+) -> tuple[Float, Float]:
     """Advantages and returns of trainable tokens.
 
     The recursion runs over trainable tokens only: a token between them (an observation, padding) neither
@@ -22,29 +27,74 @@ def gae(
         trace: lambda, 0..1.
 
     Returns:
-        Advantages [B, T] and returns (advantages + values) [B, T], 0 where `mask` is 0.
+        Advantages and returns (advantages + values), float64 [B, T], 0 where `mask` is 0.
 
     Raises:
-        ValueError: a reward lies outside the mask.
+        ValueError: a reward lies outside the mask, or `discount` or `trace` is outside [0, 1].
     """
-    kept = mask.bool()
-    if bool((rewards[~kept] != 0).any()):
+    paid, valued = np.asarray(rewards, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    kept = np.asarray(mask) != 0
+    for name, share in (("discount", discount), ("trace", trace)):
+        if not 0.0 <= share <= 1.0:
+            raise ValueError(f"{name} is {share}: allowed are values from 0 to 1")
+    if (paid[~kept] != 0).any():
         raise ValueError("a reward lies on a token outside the mask: put it on the last trainable token before it")
-    following = torch.zeros_like(values[:, 0])
-    trail = torch.zeros_like(following)
-    advantages = torch.zeros_like(values)
-    for t in range(values.shape[1] - 1, -1, -1):
-        delta = rewards[:, t] + discount * following - values[:, t]
-        step = delta + discount * trace * trail
-        following = torch.where(kept[:, t], values[:, t], following)
-        trail = torch.where(kept[:, t], step, trail)
-        advantages[:, t] = torch.where(kept[:, t], step, torch.zeros_like(step))
-    return advantages, torch.where(kept, advantages + values, torch.zeros_like(values))
+    following, trail = np.zeros(len(valued)), np.zeros(len(valued))
+    advantages = np.zeros_like(valued)
+    for t in range(valued.shape[1] - 1, -1, -1):
+        inside = kept[:, t]
+        step = paid[:, t] + discount * following - valued[:, t] + discount * trace * trail
+        following = np.where(inside, valued[:, t], following)
+        trail = np.where(inside, step, trail)
+        advantages[:, t] = np.where(inside, step, 0.0)
+    return advantages, np.where(kept, advantages + valued, 0.0)
 
 
-def whiten(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """`values` shifted and scaled to mean 0 and variance 1 (unbiased) over the mask; 0 elsewhere."""
-    kept = mask.bool()
-    inside = values[kept]
-    variance = inside.var() if inside.numel() > 1 else torch.zeros_like(inside.sum())
-    return torch.where(kept, (values - inside.mean()) * torch.rsqrt(variance + 1e-8), torch.zeros_like(values))
+def flat_gae(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    chains: Sequence[Hashable] | NDArray[np.int64],
+    *,
+    discount: float = 1.0,
+    trace: float = 1.0,
+) -> tuple[Float, Float]:
+    """The same for trainable tokens that stand one after another, with a key that says which belong together.
+
+    Args:
+        rewards, values: [N], of trainable tokens; those of a chain in their order.
+        chains: [N], key of the chain (usually an episode) of each token.
+        discount, trace: as for `gae`.
+
+    Returns:
+        Advantages and returns, float64 [N].
+
+    Raises:
+        ValueError: lengths differ, a number is not finite, or as for `gae`.
+    """
+    paid, valued = finite("rewards", rewards), finite("values", values)
+    check_lengths(rewards=paid, values=valued, chains=chains)
+    number = codes(chains)
+    sizes = np.bincount(number)
+    shape = (len(sizes), int(sizes.max(initial=0)))
+    # Tokens of a chain may have tokens of others between them: a stable sort brings them together.
+    order = np.argsort(number, kind="stable")
+    column = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    place = (number[order], column)
+    tables = [np.zeros(shape) for _ in range(3)]
+    for table, content in zip(tables, (paid[order], valued[order], np.ones(len(order))), strict=True):
+        table[place] = content
+    found = gae(*tables, discount=discount, trace=trace)
+    advantages, returns = np.empty_like(paid), np.empty_like(paid)
+    advantages[order], returns[order] = found[0][place], found[1][place]
+    return advantages, returns
+
+
+def whiten(values: ArrayLike, mask: ArrayLike | None = None) -> Float:
+    """`values` shifted and scaled to mean 0 and variance 1 (unbiased) over the mask (None = all); 0 elsewhere."""
+    given = np.asarray(values, dtype=np.float64)
+    kept = np.ones(given.shape, dtype=np.bool_) if mask is None else np.asarray(mask) != 0
+    inside = given[kept]
+    if not len(inside):
+        return np.zeros_like(given)
+    variance = inside.var(ddof=1) if len(inside) > 1 else 0.0
+    return np.where(kept, (given - inside.mean()) / np.sqrt(variance + 1e-8), 0.0)
