@@ -117,6 +117,35 @@ def test_k3_plus_has_the_value_of_k3() -> None:
     torch.testing.assert_close(kl_tokens(logprobs, reference, "k3_plus"), kl_tokens(logprobs, reference, "k3"))
 
 
+def test_k3_ratio_by_hand() -> None:
+    """pi = 0.5, 0.2; ref = 0.25, 0.4; old = 0.4, 0.4. ratio 1.25, 0.5; k3 = 0.5 - 1 + ln 2, 2 - 1 - ln 2."""
+    logprobs, reference = torch.tensor([0.5, 0.2]).log(), torch.tensor([0.25, 0.4]).log()
+    values = kl_tokens(logprobs, reference, "k3_ratio", torch.tensor([0.4, 0.4]).log())
+    # 1.25 * 0.193147 = 0.241434; 0.5 * 0.306853 = 0.153426
+    np.testing.assert_allclose(values, [0.241434, 0.153426], atol=1e-6)
+
+
+def test_k3_ratio_has_the_value_of_k3_on_policy_and_wants_the_old_log_probabilities() -> None:
+    logprobs, reference = torch.tensor([-1.0, -3.0, -9.0]), torch.tensor([-1.5, -2.0, -1.0])
+    values = kl_tokens(logprobs, reference, "k3_ratio", logprobs)
+    assert (values == kl_tokens(logprobs, reference, "k3")).all()
+    assert float(values[2]) == 10.0
+    with pytest.raises(ValueError, match="old_logprobs is missing: kl_estimator 'k3_ratio'"):
+        kl_tokens(logprobs, reference, "k3_ratio")
+
+
+def test_k3_ratio_is_unbiased_in_value_and_gradient_off_policy_too() -> None:
+    """Summed over all tokens with the probabilities they were drawn with, it is KL(pi || ref) and its gradient."""
+    logits = torch.tensor([0.3, -1.0, 0.9, 0.1], dtype=torch.float64, requires_grad=True)
+    reference = torch.tensor([1.0, 0.0, -0.5, 0.2], dtype=torch.float64).log_softmax(0)
+    old = torch.tensor([0.9, -0.2, 0.0, -0.7], dtype=torch.float64).log_softmax(0)
+    expected = (old.exp() * kl_tokens(logits.log_softmax(0), reference, "k3_ratio", old)).sum()
+    logprobs = logits.log_softmax(0)
+    exact = (logprobs.exp() * (logprobs - reference)).sum()
+    torch.testing.assert_close(expected, exact)
+    torch.testing.assert_close(torch.autograd.grad(expected, logits), torch.autograd.grad(exact, logits))
+
+
 def test_aggregations_by_hand() -> None:
     units = np.array([7, 7, 7, 2])
     losses = torch.tensor([1.0, 2.0, 6.0, 10.0], dtype=torch.float64)

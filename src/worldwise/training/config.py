@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from worldwise.algorithms.losses.choices import Aggregation, KlEstimator, RatioLevel
+from worldwise.algorithms.losses.choices import Aggregation, KlEstimator, Mismatch, MismatchLevel, RatioLevel
 from worldwise.config import COSMETIC, FrozenConfig
 from worldwise.training.adapter_config import AdapterConfig
 from worldwise.training.schedule import Schedule
@@ -36,8 +36,13 @@ class LearnerConfig(FrozenConfig):
         old_logprobs: `sampler` uses the recorded behaviour log-probabilities, `learner` recomputes them
             before the first step (for samplers in another precision than `precision`, for bfloat16 samplers in
             any case, and for sampling with top-p or min-p).
+        mismatch: importance correction of the policy loss where the recorded log-probabilities differ from the
+            learner's own: `truncated` or `masked`, see `losses.mismatch`. Wants `old_logprobs` = `learner`.
+        mismatch_cap: largest weight of that correction, > 1; `masked` drops what is outside [1 / cap, cap].
+        mismatch_level: a weight per `token`, or per `sequence` (the product over its response tokens, whose spread
+            grows with the length).
         kl_coefficient: weight of KL(pi || reference); 0 keeps no reference (0.01 in the papers).
-        kl_estimator: see `losses.kl`.
+        kl_estimator: of the KL term, see `losses.kl` (`k3` in the papers; `k3_ratio` has an unbiased gradient).
         entropy_coefficient: weight of the entropy bonus.
         skip_zero_advantage: rows whose advantages are all 0 do not go through the model where nothing
             else would train on them (no KL and no entropy term). They still count in the denominators.
@@ -63,6 +68,9 @@ class LearnerConfig(FrozenConfig):
     aggregation: Aggregation = "token_mean"
     aggregation_length: int | None = Field(None, ge=1)
     old_logprobs: Literal["sampler", "learner"] = "sampler"
+    mismatch: Mismatch = "none"
+    mismatch_cap: float = Field(2.0, gt=1.0)
+    mismatch_level: MismatchLevel = "token"
     kl_coefficient: float = Field(0.0, ge=0.0)
     kl_estimator: KlEstimator = "k3"
     entropy_coefficient: float = Field(0.0, ge=0.0)
@@ -75,6 +83,12 @@ class LearnerConfig(FrozenConfig):
             raise ValueError(
                 "aggregation_length is missing: aggregation 'constant' divides by it; "
                 "give the most response tokens a sequence may have"
+            )
+        if self.mismatch != "none" and self.old_logprobs != "learner":
+            raise ValueError(
+                f"mismatch is {self.mismatch} and old_logprobs is {self.old_logprobs}: it corrects the recorded "
+                "log-probabilities towards the learner's own, and with old_logprobs 'sampler' the two are the same "
+                "numbers; set old_logprobs to learner, or mismatch to none"
             )
         if not all(0.0 <= beta < 1.0 for beta in self.betas):
             raise ValueError(f"betas are {self.betas}: allowed are values from 0 up to, not including, 1")

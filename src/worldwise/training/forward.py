@@ -65,12 +65,7 @@ def score_tokens(
         with torch.autocast(model.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
             logits = model(**_inputs(model, batch)).logits.flatten(0, 1)[batch.where]
         return Scores(*_score_logits(logits, batch.targets, batch.temperatures, batch.restriction, entropy_gradient))
-    if llama.supports(model):
-        hidden = llama.hidden_states(model, batch.input_ids, batch.position_ids, batch.attention, batch.where, dtype)
-    else:
-        with torch.autocast(model.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
-            states = model.base_model(**_inputs(model, batch)).last_hidden_state
-        hidden = states.flatten(0, 1)[batch.where]
+    hidden = states_at(model, batch, dtype=dtype)
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     size = max(1, LOGIT_CHUNK // int(head.weight.shape[0]))
 
@@ -89,6 +84,24 @@ def score_tokens(
         for start in range(0, len(hidden), size)
     ]
     return Scores(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def states_at(model: PreTrainedModel, batch: MicroBatch, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Last hidden states at the places that predict the scored tokens.
+
+    Args:
+        model: a causal language model of transformers, or its body alone.
+        batch: the micro-batch, on the model's device.
+        dtype: of the matrix products, float32 or bfloat16 (autocast).
+
+    Returns:
+        [N, d], differentiable; float32, or `dtype` where transformers runs the model's own forward pass.
+    """
+    if llama.supports(model):
+        return llama.hidden_states(model, batch.input_ids, batch.position_ids, batch.attention, batch.where, dtype)
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+        states: torch.Tensor = model.base_model(**_inputs(model, batch)).last_hidden_state
+    return states.flatten(0, 1)[batch.where]
 
 
 def _inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:

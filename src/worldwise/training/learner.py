@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from torch.autograd.graph import increment_version
 
 from worldwise.algorithms.losses.aggregation import aggregate
-from worldwise.algorithms.losses.kl import kl_tokens
-from worldwise.algorithms.losses.policy import LOG_RATIO_LIMIT, clipped_surrogate
 from worldwise.episodes.sequences import TrainingSequence
 from worldwise.generation.effective import adapted_layers
 from worldwise.training.adapters import adapter_off, attach
@@ -25,7 +23,15 @@ from worldwise.training.config import LearnerConfig
 from worldwise.training.errors import LearnerError
 from worldwise.training.forward import score_tokens
 from worldwise.training.metrics import Means
-from worldwise.training.minibatch import PolicyBatch, concatenate, policy_batch, responses, role_weights, split_by_group
+from worldwise.training.minibatch import (
+    PolicyBatch,
+    concatenate,
+    policy_batch,
+    policy_losses,
+    responses,
+    role_weights,
+    split_by_group,
+)
 from worldwise.training.sampler_gap import SamplerGap, checked_gap
 from worldwise.training.schedule import learning_rate_factor
 
@@ -116,9 +122,11 @@ class Learner:
         Returns:
             Metrics, means over the response tokens of all optimizer steps unless said otherwise:
             `policy_loss` and, where used, `kl_loss`, `entropy_loss` (as summed into the loss, mean over
-            steps); `kl_old` (k3 of the ratio: KL(old || new)), `kl_reference`, `clip_fraction`,
-            `dual_clip_fraction`, `entropy`, `ratio_mean`, `ratio_max`, `advantage_size`
-            (mean of the absolute value); `grad_norm`
+            steps); `kl_old` (k3 of the ratio: KL(old || new)), `kl_reference` (always k3, so that runs compare;
+            `kl_loss` is by `kl_estimator`), `clip_fraction`, `dual_clip_fraction`, `entropy`, `ratio_mean`,
+            `ratio_max`, `advantage_size` (mean of the absolute value); where a mismatch is corrected
+            `mismatch_weight_mean`, `mismatch_share` (of the tokens whose weight was truncated or masked) and
+            `mismatch_kl` (k3 of KL(sampler || learner)); `grad_norm`
             (before clipping, mean over steps), `grad_norm_max`; `learning_rate` (of the last step);
             `optimizer_steps`, `response_tokens`, `input_tokens`, `sequences`, `skipped_sequences` (counts);
             `pad_ratio` (share of padding in what went through the model).
@@ -322,40 +330,11 @@ class Learner:
     def _policy_losses(self, batch: PolicyBatch, micro: MicroBatch, means: Means) -> dict[str, torch.Tensor]:
         config = self.config
         scores = score_tokens(self.model, micro, dtype=self._dtype, entropy_gradient=config.entropy_coefficient > 0.0)
-        weights, advantages = batch.weights[micro.places], batch.advantages[micro.places]
-        current = scores.logprobs.detach()
-        old = current if batch.old_logprobs is None else batch.old_logprobs[micro.places]
-        units = None
-        if batch.units is not None:
-            _, here = np.unique(batch.units[micro.places], return_inverse=True)
-            units = torch.from_numpy(here).to(self._device)
-        policy = clipped_surrogate(
-            scores.logprobs,
-            old,
-            advantages,
-            clip_low=config.clip_low,
-            clip_high=config.clip_high,
-            dual_clip=config.dual_clip,
-            units=units,
-        )
-        parts = {"policy_loss": aggregate(policy.losses, weights)}
+        reference = None
         if config.kl_coefficient > 0.0 and self.reference is not None:
             with torch.no_grad(), adapter_off(self.reference):
                 reference = score_tokens(self.reference, micro, dtype=self._dtype).logprobs
-            kl = kl_tokens(scores.logprobs, reference, config.kl_estimator)
-            parts["kl_loss"] = config.kl_coefficient * aggregate(kl, weights)
-            means.add("kl_reference", kl_tokens(current, reference, "k3"))
-        if config.entropy_coefficient > 0.0:
-            parts["entropy_loss"] = -config.entropy_coefficient * aggregate(scores.entropies, weights)
-        token_ratios = (current - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
-        means.add("kl_old", kl_tokens(old, current, "k3"))
-        means.add("ratio_mean", token_ratios)
-        means.most("ratio_max", token_ratios.max())
-        means.add("clip_fraction", policy.clipped)
-        means.add("dual_clip_fraction", policy.dual_clipped)
-        means.add("entropy", scores.entropies)
-        means.add("advantage_size", advantages.abs())
-        return parts
+        return policy_losses(batch, micro.places, scores, reference, config, means)
 
     @torch.no_grad()
     def _score(self, rows: Sequence[Row], *, precise: bool = False) -> torch.Tensor:

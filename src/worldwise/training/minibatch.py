@@ -1,4 +1,4 @@
-"""What one optimizer step of policy training is about: rows, loss weights, advantages, old log-probabilities."""
+"""One optimizer step of policy training: rows, loss weights, advantages, log-probabilities, and the losses of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from worldwise.algorithms.losses.aggregation import token_weights
+from worldwise.algorithms.losses.aggregation import aggregate, token_weights
 from worldwise.algorithms.losses.choices import RatioLevel
+from worldwise.algorithms.losses.kl import kl_tokens
+from worldwise.algorithms.losses.mismatch import mismatch_weights
+from worldwise.algorithms.losses.policy import LOG_RATIO_LIMIT, PolicyLoss, clipped_surrogate
 from worldwise.episodes.sequences import Role, TrainingSequence
 from worldwise.training.batching import Row, make_row
 from worldwise.training.config import LearnerConfig
 from worldwise.training.errors import LearnerError
+from worldwise.training.forward import Scores
+from worldwise.training.metrics import Means
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class PolicyBatch:
         advantages: float32 [N].
         old_logprobs: float32 [N], nats, or None: those of the step's own forward pass.
         units: int64 [N], what the importance ratio belongs to; None for token ratios.
+        sampler_logprobs: float32 [N], nats, as recorded; None where no mismatch is corrected.
+        mismatch_units: int64 [N], sequence of each token where the correction is per sequence; None otherwise.
     """
 
     rows: list[Row]
@@ -39,13 +46,16 @@ class PolicyBatch:
     advantages: torch.Tensor
     old_logprobs: torch.Tensor | None
     units: NDArray[np.int64] | None
+    sampler_logprobs: torch.Tensor | None = None
+    mismatch_units: NDArray[np.int64] | None = None
 
 
 def policy_batch(sequences: Sequence[TrainingSequence], config: LearnerConfig, device: torch.device) -> PolicyBatch:
     """Prepare one optimizer step.
 
     Raises:
-        LearnerError: no response token at all, an advantage that is not finite, a malformed row.
+        LearnerError: no response token at all, an advantage that is not finite (or a recorded log-probability,
+            where a mismatch is corrected), a malformed row.
     """
     everything = [make_row(sequence, responses(sequence)) for sequence in sequences]
     units = number_units(everything, "sequence")
@@ -63,14 +73,100 @@ def policy_batch(sequences: Sequence[TrainingSequence], config: LearnerConfig, d
     tokens = np.repeat(keep, [len(row.scored) for row in everything])
     weights = token_weights(units, config.aggregation, config.aggregation_length)
     old = concatenate(row.sequence.logprobs[row.scored] for row in everything)
+    recorded = _tensor(old[tokens], device)
+    corrects = config.mismatch != "none"
+    if corrects and not np.isfinite(old).all():
+        raise LearnerError(
+            f"mismatch is {config.mismatch} and a recorded log-probability is not finite: collect episodes with the "
+            "sampler's log-probabilities, or set mismatch to none"
+        )
     return PolicyBatch(
         rows=rows,
         sequences=len(everything),
         weights=_tensor(weights[tokens], device),
         advantages=_tensor(advantages[tokens], device),
-        old_logprobs=_tensor(old[tokens], device),
+        old_logprobs=recorded,
         units=None if config.ratio == "token" else number_units(rows, config.ratio),
+        sampler_logprobs=recorded if corrects else None,
+        mismatch_units=number_units(rows, "sequence") if corrects and config.mismatch_level == "sequence" else None,
     )
+
+
+def policy_losses(
+    batch: PolicyBatch,
+    places: NDArray[np.int64],
+    scores: Scores,
+    reference: torch.Tensor | None,
+    config: LearnerConfig,
+    means: Means,
+) -> dict[str, torch.Tensor]:
+    """The losses of one micro-batch, as shares of the step's, by name; their metrics go to `means`.
+
+    Args:
+        batch: the optimizer step.
+        places: int64 [M], where the micro-batch's tokens are in it; all tokens of a row together.
+        scores: of these tokens under the present weights.
+        reference: float32 [M], nats, of these tokens under the reference; None without a KL term.
+        config: the settings.
+        means: collects the metrics that `Learner.update` describes.
+    """
+    weights, advantages = batch.weights[places], batch.advantages[places]
+    current = scores.logprobs.detach()
+    old = current if batch.old_logprobs is None else batch.old_logprobs[places]
+    policy = clipped_surrogate(
+        scores.logprobs,
+        old,
+        advantages,
+        clip_low=config.clip_low,
+        clip_high=config.clip_high,
+        dual_clip=config.dual_clip,
+        units=_units_here(batch.units, places, old.device),
+    )
+    losses = policy.losses
+    if batch.sampler_logprobs is not None:
+        units = _units_here(batch.mismatch_units, places, old.device)
+        losses = losses * _correction(old, batch.sampler_logprobs[places], units, config, means)
+    parts = {"policy_loss": aggregate(losses, weights)}
+    if reference is not None:
+        kl = kl_tokens(scores.logprobs, reference, config.kl_estimator, old)
+        parts["kl_loss"] = config.kl_coefficient * aggregate(kl, weights)
+        means.add("kl_reference", kl_tokens(current, reference, "k3"))
+    if config.entropy_coefficient > 0.0:
+        parts["entropy_loss"] = -config.entropy_coefficient * aggregate(scores.entropies, weights)
+    _add_metrics(policy, current, old, means)
+    means.add("entropy", scores.entropies)
+    means.add("advantage_size", advantages.abs())
+    return parts
+
+
+def _correction(
+    old: torch.Tensor, sampler: torch.Tensor, units: torch.Tensor | None, config: LearnerConfig, means: Means
+) -> torch.Tensor:
+    """[M]: what the policy loss of each token is multiplied by."""
+    correction = mismatch_weights(old, sampler, config.mismatch, cap=config.mismatch_cap, units=units)
+    means.add("mismatch_weight_mean", correction.weights)
+    means.add("mismatch_share", correction.changed)
+    means.add("mismatch_kl", kl_tokens(sampler, old, "k3"))
+    return correction.weights
+
+
+def _add_metrics(policy: PolicyLoss, current: torch.Tensor, old: torch.Tensor, means: Means) -> None:
+    token_ratios = (current - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    means.add("kl_old", kl_tokens(old, current, "k3"))
+    means.add("ratio_mean", token_ratios)
+    means.most("ratio_max", token_ratios.max())
+    means.add("clip_fraction", policy.clipped)
+    means.add("dual_clip_fraction", policy.dual_clipped)
+
+
+def _units_here(
+    units: NDArray[np.int64] | None, places: NDArray[np.int64], device: torch.device
+) -> torch.Tensor | None:
+    """int64 [M]: the units of the tokens at `places`, numbered from 0."""
+    if units is None:
+        return None
+    _, here = np.unique(units[places], return_inverse=True)
+    return torch.from_numpy(here).to(device)
 
 
 def split_by_group(sequences: Sequence[TrainingSequence], parts: int) -> list[list[TrainingSequence]]:

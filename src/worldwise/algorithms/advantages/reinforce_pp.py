@@ -91,6 +91,6 @@ def over_batch(values: Float, weights: ArrayLike | None = None, epsilon: float =
     counted = values[times > 0]
     if not len(counted) or counted.min() == counted.max():
         return np.zeros_like(values)
-    mean = np.average(values, weights=times)
+    mean = float(np.average(values, weights=times))
     deviation = np.sqrt((times * (values - mean) ** 2).sum() / max(times.sum() - 1.0, 1.0))
-    return (values - mean) / (deviation + epsilon)
+    return (values - mean) / (float(deviation) + epsilon)

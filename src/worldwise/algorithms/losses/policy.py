@@ -76,7 +76,10 @@ def clipped_surrogate(
 
 def unit_means(values: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
     """[N]: the mean of `values` over each token's unit."""
+    return unit_sums(values, units) / unit_sums(torch.ones_like(values), units)
+
+
+def unit_sums(values: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
+    """[N]: the sum of `values` over each token's unit; `units` int64 [N], 0..U-1."""
     count = int(units.max()) + 1 if units.numel() else 0
-    sums = values.new_zeros(count).index_add_(0, units, values)
-    sizes = values.new_zeros(count).index_add_(0, units, torch.ones_like(values))
-    return (sums / sizes)[units]
+    return values.new_zeros(count).index_add_(0, units, values)[units]
