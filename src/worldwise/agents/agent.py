@@ -94,8 +94,10 @@ class Agent:
     Attributes:
         end_id: the token that ends a response.
         stop_ids: all tokens that end a response.
-        prefix_preserving: whether the chat template lets a conversation grow by appending. Where not, every
-            turn of a `conversation` restarts from the re-rendered chat (`Context.restart`).
+        prefix_preserving: whether the chat template lets a conversation of plain commands grow by appending. In
+            play that is decided anew behind every response: where the template would not show it as it was said
+            (a thought is dropped, blanks are trimmed), the next turn of a `conversation` restarts from the
+            re-rendered chat (`Context.restart`).
 
     Raises:
         AgentError: the chat template cannot serve, or examples are missing.
@@ -107,20 +109,21 @@ class Agent:
         self._prompts = Prompts(config, family.name)
         command = f"{ACTION}go on{END_ACTION}" if config.action_format == "tags" else "go on"
         sample = f"{THINK}why not{END_THINK}{command}" if config.style == "papers" else command
-        self._chat = ChatFormat(tokenizer, config.template_options, self._prompts.system(), sample)
+        self._chat = ChatFormat(tokenizer, config.template_options, self._prompts.system())
         self.end_id = self._chat.end_id
         self.stop_ids = self._chat.stop_ids
-        self.prefix_preserving = self._chat.prefix_preserving
+        self.prefix_preserving = self._chat.grows(self._chat.encode(sample))
         self._first = lru_cache(_REMEMBERED)(self._render_first)
         self._next = lru_cache(_REMEMBERED)(self._render_next)
         self._read = lru_cache(_REMEMBERED)(self._parse)
         self._command_ids = lru_cache(_REMEMBERED)(self._encode_command)
         self._sequences = lru_cache(_REMEMBERED)(self._encode_commands)
+        self._grows = lru_cache(_REMEMBERED)(self._chat.grows)
         self._suffix = lru_cache(2)(self._render_suffix)
 
     def first_context(self, observation: str, info: Info) -> Context:
         """The context of an episode's first turn."""
-        shown = self._listed(info)
+        shown = self._listed(info.admissible)
         if self.config.context == "window":
             return self._window((), observation, shown)
         return self._first(observation, shown)
@@ -133,10 +136,10 @@ class Agent:
             observation: the world's answer to the last of them.
             info: what the world said beside it.
         """
-        shown = self._listed(info)
+        shown = self._listed(info.admissible)
         if self.config.context == "window":
             return self._window(history, observation, shown)
-        if not self.prefix_preserving:
+        if not self._goes_on(history[-1]):
             return self._rebuilt(history, observation, shown)
         return self._next(observation, shown, history[-1].finished)
 
@@ -226,7 +229,7 @@ class Agent:
         roles: list[NDArray[np.int8]] = []
         turns: list[IntArray] = []
         for index, observation in enumerate(observations):
-            shown = self._listed(infos[index]) if infos is not None else None
+            shown = self._listed(infos[index].admissible) if infos is not None else None
             context = self._next(observation, shown, True) if index else self._first(observation, shown)
             said = self._command_ids(actions[index]) if index < len(actions) else ()
             response = np.asarray(said, dtype=np.int32)
@@ -238,10 +241,11 @@ class Agent:
             turns.append(np.full(len(role), index, dtype=np.int32))
         return Transcript(np.concatenate(ids), np.concatenate(roles), np.concatenate(turns))
 
-    def _listed(self, info: Info) -> tuple[str, ...] | None:
-        if not self.config.list_admissible or info.admissible is None:
+    def _listed(self, admissible: Sequence[str] | None) -> tuple[str, ...] | None:
+        """The admissible commands that a prompt shows, None for no list."""
+        if not self.config.list_admissible or admissible is None:
             return None
-        return tuple(command for command in info.admissible if command not in self.config.hidden_commands)
+        return tuple(command for command in admissible if command not in self.config.hidden_commands)
 
     def _safe(self, commands: Sequence[str] | None) -> list[str] | None:
         return None if commands is None else [self._chat.harmless(command) for command in commands]
@@ -273,12 +277,19 @@ class Agent:
         )
         return _context(self._chat.opening(content), restart=True)
 
+    def _goes_on(self, turn: Turn) -> bool:
+        """Whether the chat template would show a response, and its end, as it was said."""
+        said = tuple(turn.response_ids.tolist())
+        if not turn.finished:
+            return self._grows(said)
+        return said[-1] == self.end_id and self._grows(said[:-1])
+
     def _rebuilt(self, history: Sequence[Turn], observation: str, admissible: Sequence[str] | None) -> Context:
-        """The whole chat rendered anew, for templates that do not preserve prefixes."""
+        """The whole chat rendered anew, for where it cannot go on by appending."""
         messages: list[Message] = []
         for turn in history:
             render = self._prompts.next if messages else self._prompts.first
-            content = render(self._chat.harmless(turn.observation), self._safe(turn.admissible))
+            content = render(self._chat.harmless(turn.observation), self._safe(self._listed(turn.admissible)))
             messages.append({"role": "user", "content": content})
             messages.append({"role": "assistant", "content": self._chat.harmless(turn.response_text)})
         content = self._prompts.next(marked(self._chat.harmless(observation)), self._safe(admissible))

@@ -1,14 +1,15 @@
 """A tokenizer's chat template as token ids: whole conversations, single user turns, spans.
 
 A conversation's ids are never decoded and encoded again. What a new user turn adds behind a sampled
-response is rendered once in a stand-in conversation and cut off behind the response's end token, which is a
-special token and so a fixed border for every tokenizer.
+response is rendered once in a stand-in conversation, from the response's end token on, which is a special
+token and so a fixed border for every tokenizer. Where the template would not show the response as it was said
+(`ChatFormat.grows`), nothing can be added: the whole chat is rendered anew.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ OPEN, CLOSE = "\ufdd0", "\ufdd1"
 """Non-characters of Unicode that mark an observation while templates are rendered; never seen by a model."""
 
 _STAND_IN = "<stand-in response>"
+_MARKER = re.compile(r"<\|[^<>|\s]+\|>|\[/?[A-Z_]+\]|<</?[A-Z_]+>>")
 
 
 class ChatTokenizer(Protocol):
@@ -111,14 +113,10 @@ class ChatFormat:
         tokenizer: a fast tokenizer with a chat template.
         options: further variables of the chat template.
         system: content of the system message, or None for none.
-        response: a typical response text of this agent; decides `prefix_preserving`.
 
     Attributes:
         end_id: the token that ends an assistant message.
         stop_ids: `end_id` and the tokenizer's end-of-sequence token.
-        control_ids: ids of all special tokens.
-        prefix_preserving: a conversation's rendering begins with the prompt and response it grew from, so it
-            can be continued by appending. False for templates that drop thoughts or re-render earlier turns.
 
     Raises:
         AgentError: no chat template, one that refuses the messages, or one without a special end token.
@@ -129,7 +127,6 @@ class ChatFormat:
         tokenizer: ChatTokenizer,
         options: Mapping[str, bool | int | str],
         system: str | None,
-        response: str,
     ) -> None:
         self._source = tokenizer
         self._options = dict(options)
@@ -140,14 +137,14 @@ class ChatFormat:
         self._tokens.no_padding()
         added = self._tokens.get_added_tokens_decoder()
         special = {i: token.content for i, token in added.items() if token.special}
-        self.control_ids = frozenset(special)
-        names = sorted(special.values(), key=len, reverse=True)
-        self._control = re.compile("|".join(re.escape(name) for name in names) or "(?!)")
         self.end_id, self._end_text = self._find_end(special)
         eos = tokenizer.eos_token_id
         stops = {self.end_id} if eos is None else {self.end_id, int(eos)}
         self.stop_ids: tuple[int, ...] = tuple(sorted(stops))
-        self.prefix_preserving = self._preserves_prefix(response)
+        self._control = self._find_control(special.values())
+        self._asked = self._first_message("one")
+        self._asked_again = [self._behind_response(text) for text in ("two", "three")]
+        self._lead = self.encode(self._asked)[-8:]
         self._opening = _Frame.around(self._first_message)
         self._following = _Frame.around(self._behind_response)
 
@@ -160,12 +157,29 @@ class ChatFormat:
         """The text of token ids, special tokens shown."""
         return str(self._tokens.decode(ids, skip_special_tokens=False))
 
+    def grows(self, response: Sequence[int]) -> bool:
+        """Whether a chat can go on by appending behind a response: the template shows it where it was said, as
+        it was said.
+
+        False where the template drops a thought, trims blanks or adds some, or has put words into the
+        assistant's mouth that it does not show again (an empty thought).
+
+        Args:
+            response: its ids, without the token that ended it.
+        """
+        # As it reads behind the prompt: some tokenizers drop a blank at the beginning of a text.
+        shown = self.decode([*self._lead, *response])[len(self.decode(self._lead)) :]
+        grown = self._asked + "".join(shown + behind for behind in self._asked_again)
+        first, second, third = ({"role": "user", "content": text} for text in ("one", "two", "three"))
+        said = {"role": "assistant", "content": self.decode(response)}
+        return grown == self._text([*self._system, first, said, second, said, third], prompt=True)
+
     def harmless(self, text: str) -> str:
-        """`text` in which no special token can be read: a world's text must not open or close a message."""
+        """`text` in which no turn marker can be read: a world's text must not open or close a message."""
         return self._control.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
 
     def first_control(self, text: str) -> int:
-        """Position of the first special token in a text, or -1."""
+        """Position of the first turn marker (see `_find_control`) in a text, or -1."""
         match = self._control.search(text)
         return match.start() if match else -1
 
@@ -184,8 +198,12 @@ class ChatFormat:
             content: the message, its observation marked.
             finished: the response before it ended with a stop token (False: one is put first).
         """
-        text = self._following.put(content)
-        return self._encode_marked(text[len(self._end_text) if finished else 0 :])
+        rendered = self._encode_marked(self._following.put(content))
+        if not finished:
+            return rendered
+        # Cut off only now: some tokenizers treat the beginning of a text unlike what stands behind a token.
+        start, end = rendered.span
+        return Rendered(rendered.ids[1:], (start - 1, end - 1) if end else (0, 0))
 
     def _encode_marked(self, text: str) -> Rendered:
         plain, start, end = unmarked(text)
@@ -228,14 +246,13 @@ class ChatFormat:
             )
         return ids[0], special[ids[0]]
 
-    def _preserves_prefix(self, response: str) -> bool:
-        """Whether prompt + response + user turns, put together, are what the template renders."""
-        first, second, third = ({"role": "user", "content": text} for text in ("one", "two", "three"))
-        said = {"role": "assistant", "content": response}
-        opening = self._first_message("one")
-        behind = [self._behind_response(text) for text in ("two", "three")]
-        grown = opening + "".join(response + turn for turn in behind)
-        return grown == self._text([*self._system, first, said, second, said, third], prompt=True)
+    def _find_control(self, special: Iterable[str]) -> re.Pattern[str]:
+        """What no text of a world may say: special tokens, and markers of the template that are plain text to the
+        tokenizer (the first Mistral's `[INST]`)."""
+        scaffold = self._first_message("-") + self._behind_response("-")
+        own = {marker for message in self._system for marker in _MARKER.findall(message["content"])}
+        names = {*special, *(set(_MARKER.findall(scaffold)) - own)}
+        return re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)")
 
     def _first_message(self, content: str) -> str:
         return self._text([*self._system, {"role": "user", "content": content}], prompt=True)
