@@ -18,7 +18,7 @@ from worldwise.pipelines import learner_checks
 from worldwise.pipelines.errors import InputError
 from worldwise.pipelines.parameters import validated
 from worldwise.pipelines.preflight import preflight
-from worldwise.training import adapters
+from worldwise.training import adapter_config
 
 Loader = Callable[..., OmegaConfigLoader]
 Check = Callable[..., None]
@@ -72,6 +72,9 @@ def check(loader: Loader) -> Check:
             {"world": {"household": {"receptacles_min": 9, "receptacles_max": 5}}},
             "^parameter world.household.receptacles_min=9 is above receptacles_max=5",
         ),
+        ({"wm_sft": {"learner": {"critic": {}}}}, "parameter wm_sft.learner.critic is given: only policy.learner"),
+        ({"rwml": {"learner": {"kl_in": "reward"}}}, "rwml: learner.kl_in and learner.critic are for policy RL"),
+        ({"policy": {"algorithm": "ppo"}}, "parameter policy: learner.critic is null and algorithm is ppo"),
         ({"wm_sft": {"learner": {"adapter": 5}}}, "^parameter wm_sft.learner.adapter is 5: input should be"),
         ({"collect": {"tasks": 13}}, "collect.tasks is 13 and tasks.train is 12: raise tasks.train or lower"),
         ({"rwml": {"group_size": 32}}, "rwml.group_size is 32 and rollout.slots is 16: .* at least 32"),
@@ -133,7 +136,7 @@ def test_adapters_and_a_bfloat16_sampler_pass_where_they_fit(check: Check, monke
     check(model={"dtype": "bfloat16"}, **both)
     check(model={"dtype": "bfloat16"})
     check(model={"sampler_dtype": "float32"})
-    monkeypatch.setattr(adapters, "PACKAGE", "peft_that_is_absent")
+    monkeypatch.setattr(adapter_config, "PACKAGE", "peft_that_is_absent")
     with pytest.raises(InputError, match=r"policy.learner.adapter is given and .* is not installed: pip install"):
         check(**both)
 

@@ -14,7 +14,7 @@ from worldwise.episodes.store import count_episodes, read_episodes
 from worldwise.generation.models import check_model_folder
 from worldwise.ledger.workspace import WORK_FOLDER
 from worldwise.pipelines.errors import InputError
-from worldwise.stages.policy_rows import EstimatorConfig
+from worldwise.stages.estimators import EstimatorConfig
 
 Stored = Path
 

@@ -24,8 +24,8 @@ from worldwise.reports.charts import Line, bar_chart, line_chart, short, ticks
 from worldwise.reports.figures import figures
 from worldwise.reports.page import html_report
 from worldwise.reports.results import Results
+from worldwise.stages.estimators import EstimatorConfig
 from worldwise.stages.intervals import proportion
-from worldwise.stages.policy_rows import EstimatorConfig
 
 
 def decode(ids: Sequence[int]) -> str:

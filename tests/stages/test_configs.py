@@ -18,7 +18,7 @@ from worldwise.stages.train_policy import PolicyConfig
     ("block", "settings", "says"),
     [
         (PolicyConfig, {"group_size": 1}, "give at least 2"),
-        (PolicyConfig, {"algorithm": "ppo2"}, "known are gigpo, grpo"),
+        (PolicyConfig, {"algorithm": "ppo2"}, "known are dr_grpo, gigpo, grpo"),
         (PolicyConfig, {"iterations": 0}, "greater than or equal to 1"),
         (PolicyConfig, {"max_minutes": -1.0}, "greater than 0"),
         (PolicyConfig, {"temperature": 0.0}, "greater than 0"),

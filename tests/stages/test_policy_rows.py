@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from worldwise.episodes.record import Episode, Termination, Turn
-from worldwise.stages.policy_rows import EstimatorConfig, group_numbers, turn_advantages
+from worldwise.stages.estimators import EstimatorConfig, turn_advantages
+from worldwise.stages.policy_rows import chosen_groups, group_numbers, telling_groups
 
 
 def key(observation: str) -> str:
@@ -81,5 +82,60 @@ def test_group_numbers(make_episode: Callable[..., Episode]) -> None:
 
 
 def test_unknown_algorithm_names_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="known are gigpo, grpo"):
+    with pytest.raises(ValueError, match="known are dr_grpo, gigpo, grpo, ppo"):
         EstimatorConfig(algorithm="grpoo")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        # Returns 1, 0, 0 of three episodes with two turns each: mean 1/3, variance (4 + 1 + 1) / 9 / 2 = 1/3.
+        ("grpo", [2 / 3 / (1 / 3) ** 0.5, -1 / 3 / (1 / 3) ** 0.5]),
+        ("dr_grpo", [2 / 3, -1 / 3]),
+        # One minus the mean of the other two, and so on.
+        ("rloo", [1.0, -0.5]),
+        # Over the six turns of the batch: mean 1/3, variance (2 * 4 + 4 * 1) / 9 / 5 = 4/15.
+        ("reinforce_pp", [2 / 3 / (4 / 15) ** 0.5, -1 / 3 / (4 / 15) ** 0.5]),
+        ("reinforce_pp_baseline", [2 / 3 / (4 / 15) ** 0.5, -1 / 3 / (4 / 15) ** 0.5]),
+    ],
+)
+def test_every_estimator_by_hand(make_episode: Callable[..., Episode], algorithm: str, expected: list[float]) -> None:
+    episodes = [make_episode("a", success=True), make_episode("b"), make_episode("c")]
+    found = turn_advantages(episodes, EstimatorConfig(algorithm=algorithm), str)
+    assert [len(set(own)) for own in found] == [1, 1, 1]
+    assert [own[0] for own in found] == pytest.approx([expected[0], expected[1], expected[1]], rel=1e-5)
+
+
+def test_similar_states_are_compared_where_it_is_asked_for(
+    make_episode: Callable[..., Episode], make_turn: Callable[..., Turn]
+) -> None:
+    texts = ("You see a red mug on desk 1.", "You see a red mug on desk 2.")
+    episodes = [
+        make_episode(name, success=won, turns=[make_turn(0, observation=text, reward=float(won), terminated=True)])
+        for name, text, won in zip("ab", texts, (True, False), strict=True)
+    ]
+    exact = turn_advantages(episodes, EstimatorConfig(normalize="none"), str)
+    similar = turn_advantages(episodes, EstimatorConfig(normalize="none", state_similarity=0.9), str)
+    # The episode term is +-1/2; where the states count as one, the step term adds another +-1/2.
+    assert exact == [[0.5], [-0.5]]
+    assert similar == [[1.0], [-1.0]]
+
+
+def test_costs_are_taken_off_the_rewards(make_episode: Callable[..., Episode]) -> None:
+    episodes = [make_episode("a", success=True), make_episode("b")]
+    found = turn_advantages(episodes, EstimatorConfig(algorithm="dr_grpo"), str, [[0.2, 0.2], [0.0, 0.0]])
+    # Returns 1 - 0.4 and 0: mean 0.3.
+    assert found[0] == pytest.approx([0.3, 0.3])
+    assert found[1] == pytest.approx([-0.3, -0.3])
+
+
+def test_dynamic_sampling_keeps_what_can_be_compared(make_episode: Callable[..., Episode]) -> None:
+    episodes = [
+        make_episode(name, group=group, success=won)
+        for group, outcomes in (("g", (1, 1)), ("h", (1, 0)), ("i", (0, 0)), ("j", (0, 1)))
+        for name, won in zip("ab", outcomes, strict=True)
+    ]
+    assert telling_groups(episodes) == ["h", "j"]
+    assert {own.group_id for own in chosen_groups(episodes, 1)} == {"h"}
+    assert {own.group_id for own in chosen_groups(episodes, 3)} == {"h", "i", "j"}
+    assert [own.group_id for own in chosen_groups(episodes, 9)] == [own.group_id for own in episodes]

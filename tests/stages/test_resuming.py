@@ -22,6 +22,7 @@ from worldwise.stages.midtrain import RwmlConfig, midtrain_world_model
 from worldwise.stages.supervised import SupervisedConfig, train_supervised
 from worldwise.stages.train_policy import PolicyConfig, train_policy
 from worldwise.training.adapter_config import AdapterConfig
+from worldwise.training.critic_config import CriticConfig
 from worldwise.training.learner import LearnerConfig
 from worldwise.worlds.contract import WorldFamily
 
@@ -82,7 +83,7 @@ def _check(stage: Stage, start: Checkpoint, context: StageContext, folder: Path,
         with pytest.raises(KilledError):
             stage(twin(start), replace(context, saver=Killing(folder, count)))
     states = [path.name for path in folder.iterdir()]
-    assert len(states) == 1, "only the newest state stays"
+    assert len(states) == 2, "only the newest two states stay"
     last = Workspace(folder, every_s=0.0)
     resumed, later, known = stage(twin(start), replace(context, saver=last))
     assert _compared(later) == _compared(curve)
@@ -118,6 +119,24 @@ def test_policy_rl(
         return result.checkpoint, result.curve, result.summary
 
     _check(stage, start, context, tmp_path / "work", [1, 3])
+
+
+@pytest.mark.parametrize("trunk", ["own", "shared"])
+def test_ppo(start: Checkpoint, family: WorldFamily, context: StageContext, tmp_path: Path, trunk: str) -> None:
+    critic = CriticConfig.model_validate({"trunk": trunk, "learning_rate": 1e-2})
+    config = PolicyConfig(
+        algorithm="ppo",
+        iterations=4,
+        tasks_per_iteration=2,
+        group_size=4,
+        learner=LEARNER.model_copy(update={"critic": critic, "kl_coefficient": 0.01, "kl_in": "reward"}),
+    )
+
+    def stage(checkpoint: Checkpoint, context: StageContext) -> Any:
+        result = train_policy(checkpoint, family.tasks("train"), [], config, context, "policy")
+        return result.checkpoint, result.curve, result.summary
+
+    _check(stage, start, context, tmp_path / "work", [1, 2])
 
 
 def test_rwml(

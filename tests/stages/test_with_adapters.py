@@ -22,10 +22,11 @@ from worldwise.rollouts.config import plan_groups
 from worldwise.stages.actor import Actor, Checkpoint, StageContext, load_checkpoint, make_actor
 from worldwise.stages.collect import CollectConfig, collect_episodes
 from worldwise.stages.encoder import Encoder
+from worldwise.stages.estimators import turn_advantages
 from worldwise.stages.evaluate import weights_changed
 from worldwise.stages.midtrain import RwmlConfig, midtrain_world_model
 from worldwise.stages.playing import play_plans
-from worldwise.stages.policy_rows import policy_sequences, turn_advantages
+from worldwise.stages.policy_rows import policy_sequences
 from worldwise.stages.supervised import SupervisedConfig
 from worldwise.stages.train_policy import PolicyConfig, train_policy
 from worldwise.stages.wm_sft import finetune_world_model

@@ -42,6 +42,8 @@ class TrainingSequence:
         branches: int32 [T] or None. A tree row: 0 = shared prefix, k >= 1 = branch k. Token i attends to
             j <= i only where branches[j] is 0 or branches[i]; every branch's positions continue from the
             end of the prefix. Several continuations of one prompt then share one forward pass of it.
+        values, returns: float32 [T] or None. What a critic said of the response tokens at the time of collection, and
+            what it should have said; 0 elsewhere.
     """
 
     sequence_id: str
@@ -54,6 +56,8 @@ class TrainingSequence:
     temperature: float = 1.0
     allowed: Allowed | None = None
     branches: NDArray[np.int32] | None = None
+    values: NDArray[np.float32] | None = None
+    returns: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -84,7 +88,7 @@ def sequences_from_episode(
             where decoding was restricted, to know what each token was chosen from.
         following: what shows a turn's next observation (`Agent.following_context`). If given, a sequence
             whose last turn did not end the episode shows its outcome at the end, as PaW needs in a `window`
-            context. In a `conversation` it adds nothing before the episode's last turn.
+            context. In a `conversation` that only grew it adds nothing before the episode's last turn.
 
     Raises:
         ValueError: another number of advantages than turns, or restricted decoding without `commands`.

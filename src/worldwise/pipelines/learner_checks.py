@@ -64,6 +64,20 @@ def precision(blocks: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
+def policy_only(blocks: Mapping[str, Any]) -> Iterator[str]:
+    """Settings that only policy RL has a use for, in the learner of another stage."""
+    for path, learner in learners(blocks).items():
+        if path == "policy.learner":
+            continue
+        if learner.critic is not None:
+            yield f"parameter {path}.critic is given: only policy.learner has a critic; set it to null"
+        if learner.kl_in == "reward":
+            yield (
+                f"parameter {path}.kl_in is 'reward': only policy RL has rewards that a KL could be taken off; "
+                "set it to loss"
+            )
+
+
 def learners(blocks: Mapping[str, Any]) -> dict[str, LearnerConfig]:
     """Dotted path -> settings, of every learner in the parameter blocks."""
     found: dict[str, LearnerConfig] = {}

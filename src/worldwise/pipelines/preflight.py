@@ -167,5 +167,6 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     (ALWAYS, _budgets),
     (ALWAYS, learner_checks.adapters),
     (ALWAYS, learner_checks.precision),
+    (ALWAYS, learner_checks.policy_only),
 )
 """(the dataset without which a run does not need it, check)"""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from worldwise.algorithms.rewards.text import exact
 from worldwise.episodes.record import Episode, Turn
-from worldwise.stages.policy_rows import EstimatorConfig, turn_advantages
+from worldwise.stages.estimators import EstimatorConfig, turn_advantages
 
 Decode = Callable[[Sequence[int]], str]
 """Token ids -> text."""
@@ -110,7 +110,7 @@ def evaluation_shelf(model: str, episodes: Iterable[Episode], decode: Decode, li
 def training_shelf(
     policy: str,
     episodes: Iterable[Episode],
-    estimator: EstimatorConfig,
+    estimator: EstimatorConfig | None,
     state_key: Callable[[str], str],
     decode: Decode,
     limit: int,
@@ -122,27 +122,35 @@ def training_shelf(
     Args:
         policy: as the report calls it.
         episodes: whole groups, of one iteration or several; those of the last iteration are shown.
-        estimator: the settings under which they were trained on.
+        estimator: the settings under which they were trained on; None where advantages cannot be told from the
+            episodes alone (a critic, a KL in the reward).
         state_key: `WorldFamily.canonical_state`.
         decode: of the tokenizer of the model that acted.
         limit: most episodes.
     """
     trained = _last_iteration(episodes)
+    shown = [episode for episode in trained if episode.turns]
+    iteration = trained[0].iteration if trained else 0
+    title = f"Last iteration of policy RL: {policy}"
+    which = f"episodes of the last iteration (number {iteration}, counted from 0), as the policy played them before its"
+    if estimator is None:
+        views = _fitting([view(each, decode, None, _in_group(each, trained)) for each in choose(shown, limit)])
+        note = (
+            f"{len(views)} of {len(trained)} {which} last update. Their advantages took more than the episodes to make."
+        )
+        return Shelf(title, note, views)
     advantages = turn_advantages(trained, estimator, state_key)
     by_id = {episode.episode_id: values for episode, values in zip(trained, advantages, strict=True)}
-    shown = [episode for episode in trained if episode.turns]
     pulling = [episode for episode in shown if any(by_id[episode.episode_id])]
     idle = [episode for episode in shown if not any(by_id[episode.episode_id])]
     chosen = choose(pulling, limit)
     chosen += choose(idle, limit - len(chosen))
     views = _fitting([view(each, decode, by_id[each.episode_id], _in_group(each, trained)) for each in chosen])
-    iteration = trained[0].iteration if trained else 0
     note = (
-        f"{len(views)} of {len(trained)} episodes of the last iteration (number {iteration}, counted from 0), as the "
-        f"policy played them before its last update; {len(idle)} of them taught nothing. Advantages: "
+        f"{len(views)} of {len(trained)} {which} last update; {len(idle)} of them taught nothing. Advantages: "
         f"{estimator.algorithm}, normalize {estimator.normalize}, statistics per {estimator.statistics}."
     )
-    return Shelf(f"Last iteration of policy RL: {policy}", note, views)
+    return Shelf(title, note, views)
 
 
 def view(episode: Episode, decode: Decode, advantages: Sequence[float] | None = None, note: str = "") -> EpisodeView:

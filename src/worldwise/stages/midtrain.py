@@ -31,6 +31,7 @@ from worldwise.stages.predicting import Sample, check_prompts, predict, predicti
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.saving import TrainingState, resumed
 from worldwise.stages.supervised import Curve, epoch_batches, planned_updates
+from worldwise.stages.watching import WatchConfig, prediction_watch
 from worldwise.training.config import LearnerConfig
 from worldwise.worlds.contract import Task
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from worldwise.training.learner import Learner
 
 VERSION = "rwml"
-_WARN_AFTER = 10
 _GAP_ROWS = 64
 _logger = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class RwmlConfig(FrozenConfig):
         guard_margin: how far below the first check an acting success counts as collapsed, [0, 1].
         guard_patience: checks in a row that have to be below before training stops.
         sampler_gap: as in `PolicyConfig`, of the predictions of the first batch.
+        watch: when else to warn; changes no result.
         max_minutes: stop before an update that would begin after so many minutes, the first one apart; None = no
             limit.
     """
@@ -87,6 +88,7 @@ class RwmlConfig(FrozenConfig):
     guard_margin: float = Field(0.05, ge=0.0, le=1.0)
     guard_patience: int = Field(2, ge=1)
     sampler_gap: Annotated[float | None, COSMETIC] = Field(1e-5, gt=0.0)
+    watch: Annotated[WatchConfig, COSMETIC] = Field(default_factory=WatchConfig)
     max_minutes: float | None = Field(None, gt=0.0)
 
     @model_validator(mode="after")
@@ -98,6 +100,11 @@ class RwmlConfig(FrozenConfig):
             )
         if isinstance(self.tau_d, float) and not 0.0 < self.tau_d <= MAX_DISTANCE:
             raise ValueError(f"tau_d is {self.tau_d}: give 'published', 'mixed' or a distance in (0, 2]")
+        if self.learner.kl_in != "loss" or self.learner.critic is not None:
+            raise ValueError(
+                "learner.kl_in and learner.critic are for policy RL: RWML's reward is binary and needs no critic; set "
+                "them to loss and null"
+            )
         if self.mixed_low >= self.mixed_high:
             raise ValueError(f"mixed_low is {self.mixed_low} and mixed_high {self.mixed_high}: put the lower one first")
         return self
@@ -148,9 +155,10 @@ def midtrain_world_model(
     """Train a model to predict what follows its actions.
 
     Curve, per update: `reward` (share of rewarded predictions), `mixed_groups`, `exact`, `parsed`, `similarity`
-    (mean cosine, 0 without prediction), `entropy` (nats per token), `prediction_tokens` (mean), `seconds_sample`,
-    `seconds_update`, the learner's metrics as `learner_*`; at checks `guard_success`, the acting success after
-    the update (before any in the row of update 0 as `guard_base`).
+    (mean cosine, 0 without prediction), `entropy` (nats per token), `prediction_tokens` (mean),
+    `truncated_predictions` (share that did not end by itself), `seconds_sample`, `seconds_update`, the learner's
+    metrics as `learner_*`; `warnings`, how many conditions of `prediction_watch` hold; at checks `guard_success`, the
+    acting success after the update (before any in the row of update 0 as `guard_base`).
 
     Args:
         checkpoint: the start; its model is changed in place.
@@ -177,6 +185,7 @@ def midtrain_world_model(
         while loop.state.step < loop.total and not loop.finished():
             update = loop.state.step
             row = loop.update()
+            row |= prediction_watch(VERSION, config, loop.tau_d).look(recorder.rows, update, row)
             recorder.log(row, update)
             recorder.progress(
                 update + 1, loop.total, f"reward {row['reward']:.2f}, mixed groups {row['mixed_groups']:.0%}"
@@ -266,7 +275,6 @@ class _Loop:
         }
         if config.guard_every and state.step % config.guard_every == 0:
             row["guard_success"] = self.check()
-        self._watch(row["mixed_groups"])
         state.seconds += time.perf_counter() - begun
         return row
 
@@ -339,21 +347,6 @@ class _Loop:
             **{name: self.progress.others[name] for name in ("sampler_gap", "sampler_gap_largest")},
         }
 
-    def _watch(self, mixed: float) -> None:
-        config, state = self.config, self.state
-        mean = state.running(mixed, _WARN_AFTER)
-        if state.step % _WARN_AFTER == 0 and not config.mixed_low <= mean <= config.mixed_high:
-            _logger.warning(
-                "rwml: %.0f %% of the groups were mixed in the last %d updates, outside of the wanted %.0f-%.0f %%: "
-                "most predictions are %s at tau_d = %g",
-                100 * mean,
-                len(state.recent),
-                100 * config.mixed_low,
-                100 * config.mixed_high,
-                "either always or never rewarded" if mean < config.mixed_low else "rewarded by luck",
-                self.tau_d,
-            )
-
 
 def batch_numbers(batch: Batch, rewards: NDArray[np.float64]) -> dict[str, float]:
     """What the curve shows of a batch; see `midtrain_world_model`."""
@@ -369,4 +362,5 @@ def batch_numbers(batch: Batch, rewards: NDArray[np.float64]) -> dict[str, float
         "similarity": float(cosines.mean()),
         "entropy": float(entropies.mean()),
         "prediction_tokens": float(np.mean([len(sample.completion.token_ids) for sample in samples])),
+        "truncated_predictions": float(np.mean([sample.completion.finish != "stop" for sample in samples])),
     }

@@ -1,100 +1,24 @@
-"""From played groups to the learner's rows: which estimator, which advantages, which sequences."""
+"""The learner's rows of played groups, and the numbers that learning curves show of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from worldwise.agents.agent import Agent
-from worldwise.algorithms.advantages.gigpo import Statistics, episode_term, gigpo
-from worldwise.algorithms.advantages.groups import Normalize
-from worldwise.algorithms.advantages.returns import total_returns
-from worldwise.config import FrozenConfig
-from worldwise.episodes.record import Episode
+from worldwise.algorithms.advantages.groups import Int
+from worldwise.episodes.record import Episode, Termination
 from worldwise.episodes.sequences import TrainingSequence, sequences_from_episode
+from worldwise.stages.estimators import PPO, EstimatorConfig, gigpo_parts, turn_advantages, turn_rows
+from worldwise.stages.ppo_rows import ppo_sequences, token_rows
 
-Float = NDArray[np.float64]
+if TYPE_CHECKING:
+    from worldwise.training.learner import Learner
 
-
-class EstimatorConfig(FrozenConfig):
-    """How returns become advantages.
-
-    Attributes:
-        algorithm: `grpo` or `gigpo` (exactly matched states).
-        normalize: `std` divides by the group's standard deviation, `none` does not (Dr.GRPO; GiGPO "w/o std").
-        statistics: `trajectory` counts an episode once in its group's mean and deviation, `row` once per
-            turn with penalties inside, as the public release of GiGPO does.
-        gamma: discount of GiGPO's step returns, [0, 1] (0.95 in the paper).
-        omega: weight of GiGPO's step term (1 in the paper).
-        invalid_penalty: subtracted from the own return of a turn whose response had not the demanded
-            form (0.1 in the paper, beside a reward of 10).
-    """
-
-    algorithm: str = "gigpo"
-    normalize: Normalize = "std"
-    statistics: Statistics = "trajectory"
-    gamma: float = Field(0.95, ge=0.0, le=1.0)
-    omega: float = Field(1.0, ge=0.0)
-    invalid_penalty: float = Field(0.1, ge=0.0)
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm is {self.algorithm!r}: known are {', '.join(sorted(ALGORITHMS))} (lower case)")
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRows:
-    """All turns of a batch of episodes, episode after episode, turn after turn (length N).
-
-    Attributes:
-        rewards: float64 [N], the world's reward.
-        groups, episodes: [N], keys of the task group and of the episode.
-        states: [N], key of the state in which the turn was taken.
-        penalties: float64 [N], >= 0.
-    """
-
-    rewards: Float
-    groups: list[str]
-    episodes: list[str]
-    states: list[str]
-    penalties: Float
-
-
-def turn_rows(episodes: Sequence[Episode], config: EstimatorConfig, state_key: Callable[[str], str]) -> TurnRows:
-    """The turns of episodes with a valid reward; the others have none.
-
-    Args:
-        episodes: whole groups.
-        config: settings.
-        state_key: observation -> key of its state (`WorldFamily.canonical_state`).
-    """
-    valid = [(episode, turn) for episode in episodes if episode.reward_valid for turn in episode.turns]
-    return TurnRows(
-        rewards=np.asarray([turn.reward for _, turn in valid], dtype=np.float64),
-        groups=[episode.group_id for episode, _ in valid],
-        episodes=[episode.episode_id for episode, _ in valid],
-        states=[state_key(turn.observation) for _, turn in valid],
-        penalties=np.asarray([config.invalid_penalty * (not turn.format_valid) for _, turn in valid], dtype=float),
-    )
-
-
-def turn_advantages(
-    episodes: Sequence[Episode], config: EstimatorConfig, state_key: Callable[[str], str]
-) -> list[list[float]]:
-    """One advantage per turn of each episode; those without a valid reward get zeros.
-
-    A failed episode leaves its group and changes nothing else; a group of which one episode is left gets zero.
-    """
-    rows = turn_rows(episodes, config, state_key)
-    values = iter(ALGORITHMS[config.algorithm](rows, config).tolist())
-    return [[next(values) if episode.reward_valid else 0.0 for _ in episode.turns] for episode in episodes]
+_STATE_GROUPS = {"state_groups_1": (1, 1), "state_groups_2_3": (2, 3), "state_groups_4_7": (4, 7)}
+_LARGE_STATE_GROUP = 8
 
 
 def policy_sequences(
@@ -109,16 +33,75 @@ def policy_sequences(
     ]
 
 
+def learner_rows(
+    episodes: Sequence[Episode],
+    config: EstimatorConfig,
+    learner: Learner,
+    agent: Agent,
+    state_key: Callable[[str], str],
+) -> list[TrainingSequence]:
+    """The learner's rows with the advantages of whatever estimator, before the update.
+
+    Args:
+        episodes: whole groups, played by the weights that the learner has now.
+        config: the estimator.
+        learner: its settings say whether the KL is taken off the rewards; it gives that KL, and the critic's values.
+        agent, state_key: of the world.
+    """
+    in_reward = learner.config.kl_in == "reward" and learner.config.kl_coefficient > 0.0
+    if config.algorithm != PPO and not in_reward:
+        return policy_sequences(episodes, turn_advantages(episodes, config, state_key), agent)
+    valid = [episode for episode in episodes if episode.reward_valid and episode.turns]
+    rows = [
+        (episode, sequence)
+        for episode in valid
+        for sequence in sequences_from_episode(episode, [0.0] * len(episode.turns), agent.allowed_sequences)
+    ]
+    plain = [sequence for _, sequence in rows]
+    costs = None
+    if in_reward:
+        costs = [learner.config.kl_coefficient * nats for nats in learner.reference_kl(plain)]
+    if config.algorithm == PPO:
+        return ppo_sequences(plain, token_rows(rows, config, costs), learner.values(plain), config)
+    taken = {episode.episode_id: np.zeros(len(episode.turns)) for episode in episodes}
+    for (episode, sequence), own in zip(rows, costs or [], strict=True):
+        inside = sequence.turns >= 0
+        np.add.at(taken[episode.episode_id], sequence.turns[inside], own[inside])
+    by_turn = [taken[episode.episode_id].tolist() for episode in episodes]
+    return policy_sequences(episodes, turn_advantages(episodes, config, state_key, by_turn), agent)
+
+
+def telling_groups(episodes: Sequence[Episode]) -> list[str]:
+    """Ids of the groups whose valid returns are not all equal, in the order of play."""
+    groups = _valid_groups(episodes)
+    return [name for name, own in groups.items() if len({episode.total_reward for episode in own}) > 1]
+
+
+def chosen_groups(episodes: Sequence[Episode], count: int) -> list[Episode]:
+    """What dynamic sampling trains on: the first `count` telling groups; where there are fewer, the groups played last
+    fill the rest."""
+    telling = telling_groups(episodes)[:count]
+    others = [name for name in dict.fromkeys(episode.group_id for episode in episodes) if name not in telling]
+    rest = others[len(others) - min(count - len(telling), len(others)) :]
+    wanted = {*telling, *rest}
+    return [episode for episode in episodes if episode.group_id in wanted]
+
+
+def _valid_groups(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
+    groups: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        if episode.reward_valid:
+            groups.setdefault(episode.group_id, []).append(episode)
+    return groups
+
+
 def group_numbers(episodes: Sequence[Episode]) -> dict[str, float]:
     """Shares of groups, counted over episodes with a valid reward.
 
     `mixed_groups`: solved and unsolved episodes in one group; `zero_variance`: all returns equal;
     `solved_groups`: all solved. Groups without a valid episode do not count.
     """
-    groups: dict[str, list[Episode]] = {}
-    for episode in episodes:
-        if episode.reward_valid:
-            groups.setdefault(episode.group_id, []).append(episode)
+    groups = _valid_groups(episodes)
     count = max(len(groups), 1)
     solved = [[episode.success for episode in members] for members in groups.values()]
     returns = [{episode.total_reward for episode in members} for members in groups.values()]
@@ -129,30 +112,49 @@ def group_numbers(episodes: Sequence[Episode]) -> dict[str, float]:
     }
 
 
-def _grpo(rows: TurnRows, config: EstimatorConfig) -> Float:
-    return episode_term(
-        total_returns(rows.rewards, rows.episodes),
-        rows.groups,
-        rows.episodes,
-        normalize=config.normalize,
-        statistics=config.statistics,
-        penalties=rows.penalties,
-    )
+def truncation_numbers(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What limits cut off, counted over episodes with a valid reward.
+
+    `truncated_episodes`: share that ended at a turn or token limit; `token_limit_episodes`: the part of it that ended
+    at the token limit of an episode; `truncated_responses`: share of turns whose response did not end by itself (the
+    token cap of a response, or the end of the model's room).
+    """
+    valid = [episode for episode in episodes if episode.reward_valid]
+    turns = [turn for episode in valid for turn in episode.turns]
+    tokens = sum(episode.termination is Termination.TOKEN_LIMIT for episode in valid)
+    cut = tokens + sum(episode.termination is Termination.TURN_LIMIT for episode in valid)
+    return {
+        "truncated_episodes": cut / max(len(valid), 1),
+        "token_limit_episodes": tokens / max(len(valid), 1),
+        "truncated_responses": sum(not turn.finished for turn in turns) / max(len(turns), 1),
+    }
 
 
-def _gigpo(rows: TurnRows, config: EstimatorConfig) -> Float:
-    return gigpo(
-        rows.rewards,
-        rows.groups,
-        rows.episodes,
-        rows.states,
-        discount=config.gamma,
-        step_weight=config.omega,
-        normalize=config.normalize,
-        statistics=config.statistics,
-        penalties=rows.penalties,
-    ).total
+def state_numbers(
+    episodes: Sequence[Episode], config: EstimatorConfig, state_key: Callable[[str], str]
+) -> dict[str, float]:
+    """How often states come back in their task group; nothing where the estimator does not look at states.
+
+    `state_group_size`: turns per state, the mean size of GiGPO's state groups (1 = no state occurs twice, and GiGPO is
+    GRPO; the first turns of a group always share theirs); `state_groups_1`, `state_groups_2_3`, `state_groups_4_7`,
+    `state_groups_8_up`: shares of turns in groups of these sizes.
+    """
+    rows = turn_rows(episodes, config, state_key)
+    if config.algorithm != "gigpo" or not len(rows.rewards):
+        return {}
+    return group_sizes(gigpo_parts(rows, config).state_groups)
 
 
-ALGORITHMS: Mapping[str, Callable[[TurnRows, EstimatorConfig], Float]] = {"grpo": _grpo, "gigpo": _gigpo}
-"""Name of an advantage estimator -> advantages of turn rows, float64 [N]."""
+def group_sizes(groups: Int) -> dict[str, float]:
+    """Mean size of state groups and shares of turns by the size of theirs; see `state_numbers`.
+
+    Args:
+        groups: int64 [N], N > 0: number of each turn's state group.
+    """
+    sizes = np.bincount(groups)
+    own = sizes[groups]
+    return {
+        "state_group_size": len(groups) / np.count_nonzero(sizes),
+        **{name: float(((own >= low) & (own <= high)).mean()) for name, (low, high) in _STATE_GROUPS.items()},
+        "state_groups_8_up": float((own >= _LARGE_STATE_GROUP).mean()),
+    }

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from worldwise.training.learner import Learner
 
 _STATE = "state.json"
-_WEIGHTS, _OPTIMIZER, _KEPT, _MEMORY = (f"{name}.safetensors" for name in ("weights", "optimizer", "kept", "memory"))
+_WEIGHTS, _OPTIMIZER, _KEPT, _MEMORY, _CRITIC, _CRITIC_OPTIMIZER = (
+    f"{name}.safetensors" for name in ("weights", "optimizer", "kept", "memory", "critic", "critic_optimizer")
+)
 
 
 class Saver(Protocol):
@@ -62,7 +64,7 @@ class TrainingState:
     """Everything that changes while a training loop runs. Random draws derive from seeds and the step.
 
     Attributes:
-        learner: its model's weights, optimizer and step counter.
+        learner: its model's weights, optimizer and step counter; its critic, if it has one.
         recorder: rows of the curve so far.
         loop: where the loop stands.
         keeper: the best weights, where the loop keeps them.
@@ -101,6 +103,11 @@ class TrainingState:
             "others": self.others,
             "learner": {"steps": learner["steps"], "total_steps": learner["total_steps"], "groups": groups},
         }
+        if "critic" in learner:
+            critic = learner["critic"]
+            store_tensors(detached(critic["weights"]), folder / _CRITIC)
+            store_tensors(flat(critic["optimizer"]["state"]), folder / _CRITIC_OPTIMIZER)
+            content["critic_groups"] = critic["optimizer"]["param_groups"]
         (folder / _STATE).write_text(json.dumps(content), encoding="utf-8")
 
     def read(self, folder: Path) -> None:
@@ -116,7 +123,11 @@ class TrainingState:
         self.learner.model.load_state_dict(load_file(folder / _WEIGHTS))
         own = content["learner"]
         optimizer = {"state": nested(load_file(folder / _OPTIMIZER)), "param_groups": own["groups"]}
-        self.learner.load_state_dict({"optimizer": optimizer, "steps": own["steps"], "total_steps": own["total_steps"]})
+        state = {"optimizer": optimizer, "steps": own["steps"], "total_steps": own["total_steps"]}
+        if "critic_groups" in content:
+            moments = {"state": nested(load_file(folder / _CRITIC_OPTIMIZER)), "param_groups": content["critic_groups"]}
+            state["critic"] = {"weights": load_file(folder / _CRITIC), "optimizer": moments}
+        self.learner.load_state_dict(state)
         self.loop.take(content["loop"])
         self.recorder.rows[:] = content["rows"]
         self.others.update(content["others"])

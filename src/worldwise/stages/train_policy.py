@@ -17,17 +17,29 @@ from worldwise.episodes.record import Episode
 from worldwise.rollouts.config import RolloutStats, plan_groups
 from worldwise.stages.actor import Actor, Checkpoint, StageContext, make_actor
 from worldwise.stages.errors import StageError
+from worldwise.stages.estimators import PPO, EstimatorConfig
 from worldwise.stages.keeping import LoopState, WeightKeeper
 from worldwise.stages.playing import curve_numbers, play_plans
-from worldwise.stages.policy_rows import EstimatorConfig, group_numbers, policy_sequences, turn_advantages
+from worldwise.stages.policy_rows import (
+    chosen_groups,
+    group_numbers,
+    learner_rows,
+    state_numbers,
+    telling_groups,
+    truncation_numbers,
+)
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.saving import TrainingState, resumed
+from worldwise.stages.watching import WatchConfig, policy_watch
 from worldwise.training.config import LearnerConfig
 from worldwise.worlds.contract import Task
 
 _logger = logging.getLogger(__name__)
 _GAP_SEQUENCES = 64
 """Sequences on which sampler and learner are compared: enough to see a fault, few enough to cost nothing."""
+
+ALONE = (PPO, "reinforce_pp")
+"""Estimators that do not compare the episodes of a group."""
 
 Curve = list[dict[str, float]]
 StoreEpisodes = Callable[[int, Sequence[Episode]], None]
@@ -40,7 +52,11 @@ class PolicyConfig(EstimatorConfig):
     Attributes:
         iterations: rounds of play and update (150 in the papers).
         tasks_per_iteration: task groups an iteration (16 in the papers).
-        group_size: episodes of a task (8 in the papers); a group of 1 has nothing to compare.
+        group_size: episodes of a task (8 in the papers); a group of 1 has nothing to compare (`reinforce_pp` and `ppo`
+            do not compare within groups).
+        sampling_rounds: DAPO's dynamic sampling (arXiv:2503.14476, section 3.2): groups whose returns are all equal are
+            put aside and further tasks played, until `tasks_per_iteration` groups have something to compare or so many
+            rounds are over, the first included; then those put aside fill the rest. 1 = none (10 in the papers' runs).
         temperature: of the responses, > 0.
         max_turns: turn limit in training; None = the world's own (RWML trains with 15, evaluates with 30).
         learner: optimizer and loss.
@@ -54,12 +70,14 @@ class PolicyConfig(EstimatorConfig):
             single token may differ by 10 times as much); None only measures it (bfloat16 samplers). Rounding in
             float32 alone makes about 1e-7, and 1e-5 in a single token; a wrong mask, position or temperature makes
             1e-2 and more.
+        watch: when to warn; changes no result.
         max_minutes: stop before an iteration that would begin after so many minutes; None = no limit.
     """
 
     iterations: int = Field(40, ge=1)
     tasks_per_iteration: int = Field(16, ge=1)
     group_size: int = Field(8)
+    sampling_rounds: int = Field(1, ge=1, le=100)
     temperature: float = Field(1.0, gt=0.0, le=10.0)
     max_turns: int | None = Field(None, ge=1)
     learner: LearnerConfig = Field(
@@ -71,14 +89,25 @@ class PolicyConfig(EstimatorConfig):
     probe_temperature: float = Field(1.0, ge=0.0, le=10.0)
     store_every: int = Field(0, ge=0)
     sampler_gap: Annotated[float | None, COSMETIC] = Field(1e-5, gt=0.0)
+    watch: Annotated[WatchConfig, COSMETIC] = Field(default_factory=WatchConfig)
     max_minutes: float | None = Field(None, gt=0.0)
 
     @model_validator(mode="after")
     def _groups(self) -> Self:
-        if self.group_size < 2:
+        if self.group_size < 1 or (self.group_size < 2 and self.algorithm not in ALONE):
             raise ValueError(
                 f"group_size is {self.group_size}: {self.algorithm} compares the episodes of a group, "
                 "so give at least 2 (8 in the papers)"
+            )
+        if self.algorithm == PPO and self.learner.critic is None:
+            raise ValueError(
+                "learner.critic is null and algorithm is ppo, which needs one: give learner.critic.trunk=own (a copy "
+                "of the model's body) or shared"
+            )
+        if self.algorithm != PPO and self.learner.critic is not None:
+            raise ValueError(
+                f"learner.critic is given and algorithm is {self.algorithm}, which has no use for it: set "
+                "learner.critic to null, or algorithm to ppo"
             )
         return self
 
@@ -112,9 +141,10 @@ def train_policy(
 ) -> PolicyResult:
     """Train the policy.
 
-    Curve, per iteration: see `playing.curve_numbers` and `policy_rows.group_numbers`; `running_success`;
-    `prefix_ratio`; `seconds_rollout`, `seconds_update`, `seconds_rest`; the learner's metrics as `learner_*`;
-    `probe_success` where the probe was played (row of the iteration after which it was).
+    Curve, per iteration: see `playing.curve_numbers`, `policy_rows.group_numbers`, `truncation_numbers` and, for
+    GiGPO, `state_numbers`; `running_success`; `prefix_ratio`; `seconds_rollout`, `seconds_update`, `seconds_rest`; the
+    learner's metrics as `learner_*`; `warnings`, how many conditions of `policy_watch` hold; `probe_success` where the
+    probe was played (row of the iteration after which it was).
 
     Args:
         checkpoint: the start; its model is changed in place. A KL term refers to these weights.
@@ -135,6 +165,7 @@ def train_policy(
         while loop.state.step < config.iterations and not loop.out_of_time():
             iteration = loop.state.step
             episodes, row = loop.iterate()
+            row |= loop.watch.look(recorder.rows, iteration, row)
             recorder.log(row, iteration)
             recorder.progress(
                 iteration + 1, config.iterations, f"success {row['running_success']:.1%}, reward {row['reward']:.2f}"
@@ -158,6 +189,14 @@ def iteration_tasks(tasks: Sequence[Task], count: int, iteration: int, seed: int
         order = np.random.default_rng(derive_seed(seed, "task_order", epoch)).permutation(len(tasks))
         chosen.append(tasks[int(order[place])])
     return chosen
+
+
+def round_tasks(tasks: Sequence[Task], count: int, iteration: int, number: int, seed: int) -> list[Task]:
+    """The tasks of a round of sampling: those of the iteration, then others in an order of the iteration's own."""
+    if number == 0:
+        return iteration_tasks(tasks, count, iteration, seed)
+    order = np.random.default_rng(derive_seed(seed, "further_tasks", iteration)).permutation(len(tasks))
+    return [tasks[int(place)] for place in order[(number - 1) * count : number * count]]
 
 
 class _Loop:
@@ -184,27 +223,30 @@ class _Loop:
         self.keeper = WeightKeeper(checkpoint.model)
         self.state = LoopState()
         self.progress = TrainingState(self.learner, recorder, self.state, self.keeper)
-        self.progress.others = {"fallen": 0.0, "sampler_gap": 0.0, "sampler_gap_largest": 0.0}
+        self.progress.others = {"sampler_gap": 0.0, "sampler_gap_largest": 0.0}
         resumed(self.progress, context.saver)
         self.actor: Actor = make_actor(checkpoint, context)
+        compares = config.algorithm not in ALONE
+        self.watch = policy_watch(version, config, context.rollout, context.family.max_turns, compares)
 
     def iterate(self) -> tuple[list[Episode], dict[str, float]]:
         """One iteration: play, advantages, update. Returns its episodes and its row of the curve."""
         config, context, state = self.config, self.context, self.state
         begun = time.perf_counter()
-        tasks = iteration_tasks(self.tasks, config.tasks_per_iteration, state.step, context.seed)
-        plans = plan_groups(tasks, config.group_size, self.version, state.step, context.seed, config.temperature)
         stats = RolloutStats()
-        episodes = list(play_plans(self.actor, plans, context, config.max_turns, stats=stats))
+        rounds = self._rounds(stats)
+        episodes = [episode for own in rounds for episode in own]
+        trained = episodes if len(rounds) == 1 else chosen_groups(episodes, config.tasks_per_iteration)
         played = time.perf_counter()
-        row = {**curve_numbers(episodes), **group_numbers(episodes)}
+        row = {**curve_numbers(episodes), **group_numbers(episodes), **truncation_numbers(episodes)}
+        row |= state_numbers(episodes, config, context.family.canonical_state)
         # Judged before the update: this is the success of the weights that played.
         row["running_success"] = state.running(row["success"], config.keep_window)
-        if len(state.recent) == config.keep_window:
-            if state.better(row["running_success"]) and config.keep_best:
-                self.keeper.keep()
-            self._watch(row["running_success"])
-        learned = self._update(episodes)
+        whole = len(state.recent) == config.keep_window
+        if whole and state.better(row["running_success"]) and config.keep_best:
+            self.keeper.keep()
+        learned = self._update(trained)
+        row |= {"episodes": float(len(episodes)), "sampling_rounds": float(len(rounds))}
         updated = time.perf_counter()
         row |= {f"learner_{name}": value for name, value in learned.items()}
         row |= {name: stats.metrics()[name] for name in ("prefix_ratio", "restart_share")}
@@ -219,6 +261,22 @@ class _Loop:
         }
         state.seconds += seconds
         return episodes, row
+
+    def _rounds(self, stats: RolloutStats) -> list[list[Episode]]:
+        """The episodes of the iteration, round by round."""
+        config, context, state = self.config, self.context, self.state
+        rounds: list[list[Episode]] = []
+        chosen: list[Task] = []
+        while True:
+            fresh = round_tasks(self.tasks, config.tasks_per_iteration, state.step, len(rounds), context.seed)
+            tasks = [task for task in fresh if task not in chosen]
+            chosen += tasks
+            plans = plan_groups(tasks, config.group_size, self.version, state.step, context.seed, config.temperature)
+            rounds.append(list(play_plans(self.actor, plans, context, config.max_turns, stats=stats)))
+            played = [episode for own in rounds for episode in own]
+            enough = len(telling_groups(played)) >= config.tasks_per_iteration
+            if enough or not fresh or len(rounds) == config.sampling_rounds:
+                return rounds
 
     def out_of_time(self) -> bool:
         """Whether the next iteration would begin behind `max_minutes`."""
@@ -239,7 +297,7 @@ class _Loop:
         parts = {name: sum(row[name] for row in rows) for name in ("seconds_rollout", "seconds_update", "seconds_rest")}
         return {
             "iterations": float(state.step),
-            "episodes": float(state.step * self.config.tasks_per_iteration * self.config.group_size),
+            "episodes": sum(row["episodes"] for row in rows),
             "seconds": state.seconds,
             **parts,
             "sampler_gap": self.progress.others["sampler_gap"],
@@ -251,9 +309,8 @@ class _Loop:
         }
 
     def _update(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        family, config = self.context.family, self.config
-        advantages = turn_advantages(episodes, config, family.canonical_state)
-        sequences = policy_sequences(episodes, advantages, self.actor.agent)
+        config = self.config
+        sequences = learner_rows(episodes, config, self.learner, self.actor.agent, self.context.family.canonical_state)
         if not sequences:
             raise StageError(
                 f"{self.version}, iteration {self.state.step}: all {len(episodes)} episodes ended in failures of "
@@ -266,28 +323,6 @@ class _Loop:
         learned = self.learner.update(sequences)
         self.actor.refresh()
         return learned
-
-    def _watch(self, running: float) -> None:
-        """Warn, once until it recovers, when the running success has fallen to under half of its best."""
-        state, config = self.state, self.config
-        fallen = running < state.best / 2
-        if fallen and not self.progress.others["fallen"]:
-            _logger.warning(
-                "%s: running success fell to %.1f %% in iteration %d from %.1f %% in iteration %d: the updates are too "
-                "large. %s; lower policy.learner.learning_rate (now %g) or policy.learner.updates (now %d), or let the "
-                "rate fall with policy.learner.schedule=linear",
-                self.version,
-                100 * running,
-                state.step,
-                100 * state.best,
-                state.best_step,
-                "The best weights are kept and come back at the end"
-                if config.keep_best
-                else "The best weights are not kept (policy.keep_best)",
-                config.learner.learning_rate,
-                config.learner.updates,
-            )
-        self.progress.others["fallen"] = float(fallen)
 
     def _probe(self) -> float:
         """Success on the probe tasks; the same draws at every probe, so that probes differ by the weights alone."""

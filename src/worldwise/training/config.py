@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from worldwise.algorithms.losses.choices import Aggregation, KlEstimator, Mismatch, MismatchLevel, RatioLevel
 from worldwise.config import COSMETIC, FrozenConfig
 from worldwise.training.adapter_config import AdapterConfig
+from worldwise.training.critic_config import CriticConfig
 from worldwise.training.schedule import Schedule
 
 
@@ -43,7 +44,10 @@ class LearnerConfig(FrozenConfig):
             grows with the length).
         kl_coefficient: weight of KL(pi || reference); 0 keeps no reference (0.01 in the papers).
         kl_estimator: of the KL term, see `losses.kl` (`k3` in the papers; `k3_ratio` has an unbiased gradient).
+        kl_in: where the KL term enters: `loss`, or `reward` = it is taken off the rewards before advantages are made
+            (RLHF's and REINFORCE++'s way; the estimator's value at the time of collection, no gradient).
         entropy_coefficient: weight of the entropy bonus.
+        critic: value head for `ppo` (see `CriticConfig`); None = none.
         skip_zero_advantage: rows whose advantages are all 0 do not go through the model where nothing
             else would train on them (no KL and no entropy term). They still count in the denominators.
         threads: torch threads during an update; None leaves the process setting.
@@ -73,7 +77,9 @@ class LearnerConfig(FrozenConfig):
     mismatch_level: MismatchLevel = "token"
     kl_coefficient: float = Field(0.0, ge=0.0)
     kl_estimator: KlEstimator = "k3"
+    kl_in: Literal["loss", "reward"] = "loss"
     entropy_coefficient: float = Field(0.0, ge=0.0)
+    critic: CriticConfig | None = None
     skip_zero_advantage: bool = True
     threads: Annotated[int | None, COSMETIC] = Field(None, ge=1)
 
@@ -89,6 +95,11 @@ class LearnerConfig(FrozenConfig):
                 f"mismatch is {self.mismatch} and old_logprobs is {self.old_logprobs}: it corrects the recorded "
                 "log-probabilities towards the learner's own, and with old_logprobs 'sampler' the two are the same "
                 "numbers; set old_logprobs to learner, or mismatch to none"
+            )
+        if self.kl_in == "reward" and self.kl_estimator in ("k3_plus", "k3_ratio"):
+            raise ValueError(
+                f"kl_estimator is {self.kl_estimator} and kl_in is reward, where only values count and no gradient: "
+                "choose k1 (unbiased), k3 or k2"
             )
         if not all(0.0 <= beta < 1.0 for beta in self.betas):
             raise ValueError(f"betas are {self.betas}: allowed are values from 0 up to, not including, 1")

@@ -11,7 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.autograd.graph import increment_version
 
@@ -37,6 +39,10 @@ class Targets:
 
     returns: torch.Tensor
     before: torch.Tensor
+
+    def at(self, places: NDArray[np.int64]) -> Targets:
+        """Those of some of the tokens."""
+        return Targets(self.returns[places], self.before[places])
 
 
 class Critic:
@@ -89,6 +95,8 @@ class Critic:
     def loss(self, values: torch.Tensor, targets: Targets, tokens: int, means: Means) -> torch.Tensor:
         """Half the mean squared error over the tokens of the whole optimizer step (this micro-batch's part of it).
 
+        With a shared trunk times `coefficient`: a trunk of its own has no other loss to be weighed against.
+
         Args:
             values: float32 [N], differentiable.
             targets: of the same tokens.
@@ -103,7 +111,8 @@ class Critic:
         means.add("return_mean", targets.returns)
         means.add("value_error", (values.detach() - targets.returns).square())
         means.add("return_square", targets.returns.square())
-        return 0.5 * losses.sum() / tokens
+        share = 1.0 if self.trunk is not None else self.config.share
+        return 0.5 * share * losses.sum() / tokens
 
     def step(self, means: Means) -> None:
         """One step of the critic's own optimizer on the gradients at hand."""

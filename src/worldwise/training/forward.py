@@ -32,11 +32,14 @@ class Scores:
         logprobs: float32 [N], nats, differentiable.
         entropies: float32 [N], nats.
         hits: bool [N], the token was the most probable one.
+        states: [N, d], hidden states behind the log-probabilities, differentiable; None where the model's head is more
+            than a linear layer.
     """
 
     logprobs: torch.Tensor
     entropies: torch.Tensor
     hits: torch.Tensor
+    states: torch.Tensor | None = None
 
 
 def score_tokens(
@@ -78,12 +81,13 @@ def score_tokens(
         )
 
     if len(hidden) <= size:
-        return Scores(*score(hidden, 0))
+        return Scores(*score(hidden, 0), hidden)
     parts = [
         checkpoint(score, hidden[start : start + size], start, use_reentrant=False)
         for start in range(0, len(hidden), size)
     ]
-    return Scores(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    logprobs, spread, hits = (torch.cat(column) for column in zip(*parts, strict=True))
+    return Scores(logprobs, spread, hits, hidden)
 
 
 def states_at(model: PreTrainedModel, batch: MicroBatch, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -15,17 +15,20 @@ from numpy.typing import NDArray
 from torch.autograd.graph import increment_version
 
 from worldwise.algorithms.losses.aggregation import aggregate
+from worldwise.algorithms.losses.kl import kl_tokens
 from worldwise.episodes.sequences import TrainingSequence
 from worldwise.generation.effective import adapted_layers
 from worldwise.training.adapters import adapter_off, attach
 from worldwise.training.batching import MicroBatch, Row, make_row, micro_batches
 from worldwise.training.config import LearnerConfig
+from worldwise.training.critic import Critic, explained_variance
 from worldwise.training.errors import LearnerError
-from worldwise.training.forward import score_tokens
+from worldwise.training.forward import score_tokens, states_at
 from worldwise.training.metrics import Means
 from worldwise.training.minibatch import (
     PolicyBatch,
     concatenate,
+    kl_in_loss,
     policy_batch,
     policy_losses,
     responses,
@@ -52,6 +55,7 @@ class Learner:
         model: the model being trained.
         reference: the frozen model of the KL term, or None. With an adapter it is the model itself, with the
             adapter off.
+        critic: the value head of PPO, or None.
         steps: optimizer steps planned so far (the position in the schedule).
     """
 
@@ -82,6 +86,7 @@ class Learner:
             raise LearnerError(f"total_steps is {total_steps}: give the planned optimizer steps, >= 1")
         if adapted_layers(model):
             raise LearnerError("the model carries another learner's adapter: call its finish(), or load the model anew")
+        self.critic = None if config.critic is None else Critic(model, config.critic)
         self._adapter = None if config.adapter is None else attach(model, config.adapter, seed)
         narrow = {str(p.dtype) for p in model.parameters() if p.requires_grad and p.dtype != torch.float32}
         if narrow:
@@ -121,12 +126,13 @@ class Learner:
 
         Returns:
             Metrics, means over the response tokens of all optimizer steps unless said otherwise:
-            `policy_loss` and, where used, `kl_loss`, `entropy_loss` (as summed into the loss, mean over
+            `policy_loss` and, where used, `kl_loss`, `entropy_loss`, `value_loss` (as summed into the loss, mean over
             steps); `kl_old` (k3 of the ratio: KL(old || new)), `kl_reference` (always k3, so that runs compare;
             `kl_loss` is by `kl_estimator`), `clip_fraction`, `dual_clip_fraction`, `entropy`, `ratio_mean`,
             `ratio_max`, `advantage_size` (mean of the absolute value); where a mismatch is corrected
             `mismatch_weight_mean`, `mismatch_share` (of the tokens whose weight was truncated or masked) and
-            `mismatch_kl` (k3 of KL(sampler || learner)); `grad_norm`
+            `mismatch_kl` (k3 of KL(sampler || learner)); with a critic `value_clip_fraction`, `value_mean`,
+            `return_mean`, `explained_variance` (see `critic.explained_variance`) and `critic_grad_norm`; `grad_norm`
             (before clipping, mean over steps), `grad_norm_max`; `learning_rate` (of the last step);
             `optimizer_steps`, `response_tokens`, `input_tokens`, `sequences`, `skipped_sequences` (counts);
             `pad_ratio` (share of padding in what went through the model).
@@ -212,14 +218,45 @@ class Learner:
         """
         rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
         with self._threads():
-            flat = self._score(rows).cpu().numpy()
-        results, start = [], 0
-        for row in rows:
-            values = np.zeros(len(row.sequence), dtype=np.float32)
-            values[row.scored] = flat[start : start + len(row.scored)]
-            start += len(row.scored)
-            results.append(values)
-        return results
+            return _by_row(rows, self._score(rows))
+
+    @torch.no_grad()
+    def values(self, sequences: Sequence[TrainingSequence]) -> list[NDArray[np.float32]]:
+        """What the critic says before each response token, as it is now.
+
+        Returns:
+            float32 [T] per sequence, 0 on other tokens.
+
+        Raises:
+            LearnerError: there is no critic.
+        """
+        if self.critic is None:
+            raise LearnerError("the learner has no critic: give one in its settings (critic)")
+        rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
+        flat = torch.zeros(sum(len(row.scored) for row in rows), device=self._device)
+        with self._threads():
+            for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
+                states = None if self.critic.trunk is not None else states_at(self.model, micro, dtype=self._dtype)
+                flat[torch.from_numpy(micro.places).to(self._device)] = self.critic.values(micro, states, self._dtype)
+        return _by_row(rows, flat)
+
+    @torch.no_grad()
+    def reference_kl(self, sequences: Sequence[TrainingSequence]) -> list[NDArray[np.float32]]:
+        """The divergence from the reference of each response token, by `kl_estimator`, for a KL in the reward.
+
+        Returns:
+            float32 [T] per sequence, nats, 0 on other tokens; from the recorded log-probabilities.
+
+        Raises:
+            LearnerError: no reference is kept (`kl_coefficient` is 0).
+        """
+        if self.reference is None:
+            raise LearnerError("kl_coefficient is 0, so no reference is kept: raise it, or set kl_in to loss")
+        rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
+        recorded = self._tensor(concatenate(row.sequence.logprobs[row.scored] for row in rows))
+        with self._threads(), adapter_off(self.reference):
+            reference = self._score(rows, model=self.reference)
+        return _by_row(rows, kl_tokens(recorded, reference, self.config.kl_estimator))
 
     @torch.no_grad()
     def check_sampler_gap(self, sequences: Sequence[TrainingSequence], limit: float = 1e-5) -> SamplerGap:
@@ -264,7 +301,8 @@ class Learner:
         model is
         not in it: give the resumed learner the same one.
         """
-        return {"optimizer": self._optimizer.state_dict(), "steps": self.steps, "total_steps": self.total_steps}
+        own = {"optimizer": self._optimizer.state_dict(), "steps": self.steps, "total_steps": self.total_steps}
+        return own if self.critic is None else {**own, "critic": self.critic.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict()` of a learner with the same model and configuration.
@@ -278,6 +316,8 @@ class Learner:
                 "resume with the same settings"
             )
         self._optimizer.load_state_dict(state["optimizer"])
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
         self.steps = int(state["steps"])
 
     @property
@@ -326,22 +366,31 @@ class Learner:
         for name, loss in losses.items():
             means.add(name, loss)
         self._step(sum(losses.values()), means, idle=not batch.rows)
+        if self.critic is not None and batch.rows:
+            self.critic.step(means)
 
     def _policy_losses(self, batch: PolicyBatch, micro: MicroBatch, means: Means) -> dict[str, torch.Tensor]:
         config = self.config
         scores = score_tokens(self.model, micro, dtype=self._dtype, entropy_gradient=config.entropy_coefficient > 0.0)
         reference = None
-        if config.kl_coefficient > 0.0 and self.reference is not None:
+        if kl_in_loss(config) and self.reference is not None:
             with torch.no_grad(), adapter_off(self.reference):
                 reference = score_tokens(self.reference, micro, dtype=self._dtype).logprobs
-        return policy_losses(batch, micro.places, scores, reference, config, means)
+        parts = policy_losses(batch, micro.places, scores, reference, config, means)
+        if self.critic is not None and batch.targets is not None:
+            values = self.critic.values(micro, scores.states, self._dtype)
+            parts["value_loss"] = self.critic.loss(values, batch.targets.at(micro.places), batch.tokens, means)
+        return parts
 
     @torch.no_grad()
-    def _score(self, rows: Sequence[Row], *, precise: bool = False) -> torch.Tensor:
-        """float32 [N]: log-probabilities of the scored tokens of all rows, in their order."""
+    def _score(
+        self, rows: Sequence[Row], *, precise: bool = False, model: PreTrainedModel | None = None
+    ) -> torch.Tensor:
+        """float32 [N]: log-probabilities of the scored tokens of all rows, in their order; None = the trained model."""
+        subject = self.model if model is None else model
         flat = torch.zeros(sum(len(row.scored) for row in rows), device=self._device)
         for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
-            scores = score_tokens(self.model, micro, dtype=torch.float32 if precise else self._dtype)
+            scores = score_tokens(subject, micro, dtype=torch.float32 if precise else self._dtype)
             flat[torch.from_numpy(micro.places).to(self._device)] = scores.logprobs
         return flat
 
@@ -373,8 +422,19 @@ class Learner:
         means.count("optimizer_steps", 1)
 
 
+def _by_row(rows: Sequence[Row], flat: torch.Tensor) -> list[NDArray[np.float32]]:
+    """float32 [T] per row: values of the scored tokens of all rows, put back to their places; 0 elsewhere."""
+    numbers, results, start = flat.cpu().numpy(), [], 0
+    for row in rows:
+        values = np.zeros(len(row.sequence), dtype=np.float32)
+        values[row.scored] = numbers[start : start + len(row.scored)]
+        start += len(row.scored)
+        results.append(values)
+    return results
+
+
 def _report(means: Means) -> dict[str, float]:
-    metrics = means.result()
+    metrics = explained_variance(means.result())
     padded = metrics.pop("padded_tokens", 0.0)
     metrics["pad_ratio"] = 1.0 - metrics["input_tokens"] / padded if padded else 0.0
     return metrics

@@ -19,6 +19,7 @@ from worldwise.algorithms.losses.policy import LOG_RATIO_LIMIT, PolicyLoss, clip
 from worldwise.episodes.sequences import Role, TrainingSequence
 from worldwise.training.batching import Row, make_row
 from worldwise.training.config import LearnerConfig
+from worldwise.training.critic import Targets
 from worldwise.training.errors import LearnerError
 from worldwise.training.forward import Scores
 from worldwise.training.metrics import Means
@@ -38,6 +39,8 @@ class PolicyBatch:
         units: int64 [N], what the importance ratio belongs to; None for token ratios.
         sampler_logprobs: float32 [N], nats, as recorded; None where no mismatch is corrected.
         mismatch_units: int64 [N], sequence of each token where the correction is per sequence; None otherwise.
+        targets: what the critic should say of the tokens; None without one.
+        tokens: response tokens of all rows, the skipped ones included.
     """
 
     rows: list[Row]
@@ -48,6 +51,8 @@ class PolicyBatch:
     units: NDArray[np.int64] | None
     sampler_logprobs: torch.Tensor | None = None
     mismatch_units: NDArray[np.int64] | None = None
+    targets: Targets | None = None
+    tokens: int = 0
 
 
 def policy_batch(sequences: Sequence[TrainingSequence], config: LearnerConfig, device: torch.device) -> PolicyBatch:
@@ -64,7 +69,7 @@ def policy_batch(sequences: Sequence[TrainingSequence], config: LearnerConfig, d
     advantages = concatenate(row.sequence.advantages[row.scored] for row in everything)
     if not np.isfinite(advantages).all():
         raise LearnerError("an advantage is not finite: leave out episodes without a valid reward")
-    others = config.kl_coefficient > 0.0 or config.entropy_coefficient > 0.0
+    others = kl_in_loss(config) or config.entropy_coefficient > 0.0 or config.critic is not None
     keep = [
         others or not config.skip_zero_advantage or bool(row.sequence.advantages[row.scored].any())
         for row in everything
@@ -89,6 +94,8 @@ def policy_batch(sequences: Sequence[TrainingSequence], config: LearnerConfig, d
         units=None if config.ratio == "token" else number_units(rows, config.ratio),
         sampler_logprobs=recorded if corrects else None,
         mismatch_units=number_units(rows, "sequence") if corrects and config.mismatch_level == "sequence" else None,
+        targets=None if config.critic is None else _targets(rows, device),
+        tokens=len(units),
     )
 
 
@@ -167,6 +174,23 @@ def _units_here(
         return None
     _, here = np.unique(units[places], return_inverse=True)
     return torch.from_numpy(here).to(device)
+
+
+def kl_in_loss(config: LearnerConfig) -> bool:
+    """Whether the divergence from the reference is a term of the loss."""
+    return config.kl_coefficient > 0.0 and config.kl_in == "loss"
+
+
+def _targets(rows: Sequence[Row], device: torch.device) -> Targets:
+    found = []
+    for name in ("returns", "values"):
+        given = [row.sequence.returns if name == "returns" else row.sequence.values for row in rows]
+        if any(own is None for own in given):
+            raise LearnerError(
+                f"the learner has a critic and a sequence has no {name}: set policy.algorithm to ppo, or critic to null"
+            )
+        found.append(concatenate(own[row.scored] for own, row in zip(given, rows, strict=True) if own is not None))
+    return Targets(_tensor(found[0], device), _tensor(found[1], device))
 
 
 def split_by_group(sequences: Sequence[TrainingSequence], parts: int) -> list[list[TrainingSequence]]:

@@ -12,7 +12,7 @@ from worldwise.pipelines.support import growing_folder, in_context, stored
 from worldwise.pipelines.tasks import TaskTable, tasks_from_json
 from worldwise.stages import train_policy as stage
 from worldwise.stages.actor import StageContext, load_checkpoint
-from worldwise.stages.policy_rows import EstimatorConfig
+from worldwise.stages.estimators import EstimatorConfig
 
 PolicyNode = Callable[..., tuple[Path, dict[str, Any], Path]]
 
@@ -44,8 +44,9 @@ def train_policy_as(version: str) -> PolicyNode:
             version,
             lambda iteration, played: _keep(episodes, iteration, played),
         )
-        # The report needs the estimator to say which advantages the stored episodes had.
-        estimator = policy.model_dump(include=set(EstimatorConfig.model_fields))
+        # The report makes the advantages of the stored episodes anew, where that takes nothing but their rewards.
+        plain = policy.learner.critic is None and policy.learner.kl_in == "loss"
+        estimator = policy.model_dump(include=set(EstimatorConfig.model_fields)) if plain else None
         curves = {"rows": result.curve, "summary": result.summary, "estimator": estimator}
         return stored(result.checkpoint), curves, episodes
 

@@ -22,7 +22,7 @@ from worldwise.reports.results import Results, label
 from worldwise.reports.summary import markdown_summary
 from worldwise.stages.acting_scores import ActingReport
 from worldwise.stages.difficulty import DifficultyReport
-from worldwise.stages.policy_rows import EstimatorConfig
+from worldwise.stages.estimators import EstimatorConfig
 from worldwise.stages.world_model_scores import WorldModelReport
 from worldwise.worlds.registry import WorldConfig, make_family
 
@@ -135,7 +135,8 @@ def _shelves(optional: Stored, base_model: Path, world: WorldConfig, limit: int)
     curves = _stored(optional, POLICIES, "curves")
     for name, folder in _stored(optional, POLICIES, "episodes").items():
         if "estimator" in curves.get(name, {}):
-            estimator = EstimatorConfig.model_validate(curves[name]["estimator"])
+            found = curves[name]["estimator"]
+            estimator = None if found is None else EstimatorConfig.model_validate(found)
             yield training_shelf(label(name), read_episodes(folder), estimator, family.canonical_state, decode, limit)
     for name, folder in _stored(optional, MODELS, "evaluation_episodes").items():
         yield evaluation_shelf(label(name), read_episodes(folder), decode, limit)
