@@ -34,8 +34,8 @@ from worldwise.rollouts.config import RolloutStats, plan_groups
 from worldwise.rollouts.scheduler import Scheduler
 from worldwise.rollouts.worker import Player
 from worldwise.stages.actor import Actor, StageContext, load_checkpoint, make_actor
-from worldwise.stages.playing import SHARED_FROM, play_plans
 from worldwise.stages.estimators import turn_advantages
+from worldwise.stages.playing import SHARED_FROM, play_plans
 from worldwise.stages.policy_rows import policy_sequences
 from worldwise.stages.train_policy import PolicyConfig, iteration_tasks
 from worldwise.training import learner as learning

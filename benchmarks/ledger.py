@@ -61,7 +61,7 @@ def timed_run(out: Path, arguments: Sequence[str]) -> None:
     from worldwise.ledger.run import LedgerRun
     from worldwise.ledger.runs import LiveRuns
     from worldwise.ledger.workspace import Workspace
-    from worldwise.tracking.store import TrackingStore
+    from worldwise.tracking.outbox import Outbox
 
     clock = Clock()
     for owner, name, label in (
@@ -75,7 +75,9 @@ def timed_run(out: Path, arguments: Sequence[str]) -> None:
         (LiveRuns, "leave", "locks of runs and nodes"),
         (Workspace, "latest", "states inside of nodes"),
         (Workspace, "save", "states inside of nodes"),
-        (TrackingStore, "_call", "MLflow"),
+        (Outbox, "put", "MLflow"),
+        (Outbox, "wait", "MLflow"),
+        (Outbox, "finish", "MLflow"),
     ):
         clock.around(owner, name, label)
     sys.argv = ["kedro", *arguments]

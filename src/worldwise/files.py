@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and whether a folder can be written. Imports the standard library alone."""
+"""Files that appear whole or not at all, and whether a folder can be written. Needs the standard library alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from worldwise.deferring import deferred
 
 
 def part_of(path: Path) -> Path:
@@ -36,25 +38,26 @@ def flush(path: Path) -> None:
 def whole_file(path: Path) -> Iterator[Path]:
     """Gives the block a place to write to; what it wrote appears at `path` in one step when the block ends.
 
-    An error or a stop inside the block leaves nothing behind, not even the folder that was made for the file. A
-    process that is killed leaves a hidden `.<name>.<number>.part`.
+    A stop waits for the end of the block; it must not last. An error or a second stop inside leaves nothing behind, not
+    even the folder that was made for the file. A process that is killed leaves a hidden `.<name>.<number>.part`.
 
     Raises:
         OSError: the disk refused.
     """
     made = not path.parent.exists()
     part = part_of(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        flush(part)
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        if made:
-            with suppress(OSError):
-                path.parent.rmdir()
-        raise
+    with deferred():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield part
+            flush(part)
+            os.replace(part, path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            if made:
+                with suppress(OSError):
+                    path.parent.rmdir()
+            raise
 
 
 def nearest(folder: Path) -> Path:

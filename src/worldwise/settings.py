@@ -10,15 +10,16 @@ from worldwise.hooks.unstored import UnstoredHooks
 from worldwise.hooks.versions import VersionHooks
 from worldwise.tracking.hook import MlflowHooks
 
-# pluggy calls the last one first: parameters are checked before a tracker is opened.
+# pluggy calls the last one first: parameters are checked before a tracker is opened, and a run is seen to be at work
+# before it settles which versions it reads, so that nobody sweeps them away.
 HOOKS = (
     MlflowHooks(),
     ProgressHooks(),
     UnstoredHooks(),
     InterruptHooks(),
     EnvironmentHooks(),
-    BesideHooks(),
     VersionHooks(),
+    BesideHooks(),
     PreflightHooks(),
 )
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kedro.framework.hooks.manager import _create_hook_manager, _register_hooks
+from kedro.framework.project import settings
 from kedro.pipeline import Pipeline
 from kedro.runner import SequentialRunner
 
@@ -18,6 +19,8 @@ from tests.ledger.toy import EARLIER, LATER, Signing, Toy
 from worldwise.hooks.beside import BesideHooks
 from worldwise.ledger.plan import Planner
 from worldwise.ledger.run import LedgerRun
+from worldwise.ledger.runs import LiveRuns
+from worldwise.ledger.workspace import WORK_FOLDER
 from worldwise.pipelines.wiring import node
 
 OTHER = """
@@ -122,3 +125,39 @@ class _Listener(logging.Handler):
             assert self.other.stdin is not None
             self.other.stdin.write("\n")
             self.other.stdin.flush()
+
+
+class RefusedError(Exception):
+    """Stands for what makes a run end before its first node."""
+
+
+def test_a_run_is_seen_to_be_at_work_before_it_settles_what_it_reads(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def begin(own: LedgerRun, pipeline: Pipeline, only_missing: bool) -> list[Any]:
+        seen.extend(entry.run_id for entry in LiveRuns(tmp_path / WORK_FOLDER).alive())
+        assert own.run_id in seen
+        raise RefusedError
+
+    monkeypatch.setattr(LedgerRun, "begin", begin)
+    for _ in range(2):
+        seen.clear()
+        with pytest.raises(RefusedError):
+            run("data_collection", tmp_path)
+        assert len(seen) == 1, "nothing is left of a run of this process that was refused"
+
+
+def test_what_a_node_makes_is_signed_before_others_look_who_is_at_it(project: Path) -> None:
+    manager = _create_hook_manager()
+    _register_hooks(manager, settings.HOOKS)
+
+    def order(calls: Any) -> list[str]:
+        return [type(own.plugin).__name__ for own in reversed(calls.get_hookimpls())]
+
+    begins = order(manager.hook.before_pipeline_run)
+    assert begins[:3] == ["PreflightHooks", "BesideHooks", "VersionHooks"]
+    nodes = order(manager.hook.before_node_run)
+    assert nodes[0] == "VersionHooks"
+    assert nodes.index("BesideHooks") < nodes.index("MlflowHooks"), "which looks into the workspace"

@@ -5,6 +5,7 @@ Each run is a process of its own, at toy sizes.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -68,11 +69,11 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, " ".join(said.split())
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def until(condition: Callable[[], bool], process: subprocess.Popen[str], pause: float = 0.02) -> None:
     """Waits while the process lives."""
     while not condition():
         assert process.poll() is None, f"the run ended too early: {ended(process)}"
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 @pytest.fixture
@@ -167,12 +168,23 @@ def test_two_runs_at_once_share_what_they_make(place: Place) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_ends_in_order_and_says_how_to_go_on(place: Place, tracked: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "all_hear"),
+    [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)],
+    ids=["SIGINT", "SIGTERM", "SIGTERM to all"],
+)
+def test_a_stop_ends_in_order_and_says_how_to_go_on(
+    place: Place, tracked: Path, number: signal.Signals, all_hear: bool
+) -> None:
     running = place.begin(pipeline="rl_only", params=",policy.iterations=500,compute.workers=2,ledger.save_every_s=0")
     until(lambda: bool(list(place.root.glob(f"{WORK_FOLDER}/{WORKSPACES}/train_policy*/state-*"))), running)
     family = [running.pid, *(own.pid for own in psutil.Process(running.pid).children(recursive=True))]
     assert len(family) > 2, "the run, and the workers that play"
+    if all_hear:
+        for pid in family[1:]:
+            os.kill(pid, number)
+        # Time to see a worker die, if it did.
+        time.sleep(1.0)
     running.send_signal(number)
     code, said = ended(running)
     assert code != 0
@@ -188,6 +200,75 @@ def test_a_stop_ends_in_order_and_says_how_to_go_on(place: Place, tracked: Path,
     assert experiment is not None
     assert {run.info.status for run in client.search_runs([experiment.experiment_id])} >= {"KILLED"}
     assert not client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
+
+
+@pytest.mark.timeout(600)
+def test_a_stop_lets_the_state_that_is_being_saved_finish(place: Place) -> None:
+    running = place.begin(pipeline="rl_only", params=",policy.iterations=500,compute.workers=1,ledger.save_every_s=0")
+    states = f"{WORK_FOLDER}/{WORKSPACES}/train_policy*"
+
+    def held_in_a_save() -> bool:
+        """Whether it is, after a stop in a save that is under way; it runs on otherwise."""
+        if not list(place.root.glob(f"{states}/.state-*.part/*")):
+            return False
+        running.send_signal(signal.SIGSTOP)
+        time.sleep(0.1)
+        if list(place.root.glob(f"{states}/.state-*.part")):
+            return True
+        running.send_signal(signal.SIGCONT)
+        return False
+
+    until(held_in_a_save, running, pause=0.001)
+    (part,) = place.root.glob(f"{states}/.state-*.part")
+    running.send_signal(signal.SIGTERM)
+    running.send_signal(signal.SIGCONT)
+    code, said = ended(running)
+    assert code != 0
+    assert "stopped by SIGTERM" in said
+    assert not part.exists()
+    state = part.with_name(part.name.split(".")[1])
+    assert (state / "files.json").is_file(), "the state that was being saved is whole"
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_runs_curves_go_on_in_the_tracker(place: Place, tracked: Path) -> None:
+    params = ",policy.iterations=8,compute.workers=1,ledger.save_every_s=0"
+    client = mlflow.MlflowClient(f"sqlite:///{tracked}")
+    artifacts = tracked.with_name("artifacts")
+    experiment = client.create_experiment("worldwise", artifact_location=artifacts.as_uri())
+    running = place.begin(pipeline="rl_only", params=params)
+    # The third state is saved after two iterations at least.
+    until(lambda: bool(list(place.root.glob(f"{WORK_FOLDER}/{WORKSPACES}/train_policy*/state-000003"))), running)
+    os.killpg(running.pid, signal.SIGKILL)
+    ended(running)
+    killed = {run.info.run_name: run for run in client.search_runs([experiment])}
+    assert killed["train_policy"].info.status == "RUNNING", "nobody could say more"
+    child = killed["train_policy"].info.run_id
+    code, said = place.run("--only-missing-outputs", pipeline="rl_only", params=params)
+    assert code == 0, said
+    assert "goes on from the state" in said
+    found = {run.info.run_id: run for run in client.search_runs([experiment])}
+    assert [run.info.run_id for run in found.values() if run.info.run_name == "train_policy"] == [child]
+    assert found[child].info.status == "FINISHED"
+    before, after = killed["train_policy"].data.tags["mlflow.parentRunId"], found[child].data.tags["mlflow.parentRunId"]
+    assert [found[run].info.status for run in (before, after)] == ["KILLED", "FINISHED"]
+    curves = {
+        name: sorted(point.step for point in client.get_metric_history(child, name))
+        for name in found[child].data.metrics
+        if not name.startswith("system/")
+    }
+    assert curves
+    everywhere = max(curves.values(), key=len)
+    assert everywhere == list(range(everywhere[0], everywhere[0] + 8)), "neither gaps nor duplicates"
+    assert all(len(set(steps)) == len(steps) for steps in curves.values())
+    (model,) = [path for path in place.manifests() if path.parent.parent.name == "policy_model"]
+    made = json.loads(model.read_text())["made"]
+    assert (made["mlflow_run"], made["key"]) == (child, found[child].data.tags["ledger.key"])
+    config = artifacts / after / "artifacts" / "config"
+    catalog = json.loads((config / "catalog.json").read_text())
+    assert catalog["policy_model"]["filepath"].startswith(place.root.as_posix())
+    assert json.loads((config / "globals.json").read_text()) == {"data_root": place.root.as_posix()}
+    assert json.loads((config / "parameters.json").read_text())["policy.iterations"] == 8
 
 
 @pytest.mark.timeout(600)

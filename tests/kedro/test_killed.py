@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from worldwise.ledger.workspace import WORK_FOLDER, WORKSPACES
 
 TIMES = ("seconds", "evaluated_at")
 STATES = f"{WORK_FOLDER}/{WORKSPACES}/*/state-*"
-MODELS = ("base_model", "auxiliary_model", "world_model", "policy_model")
+MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}T[\d:]+\+00:00")
+SECONDS = re.compile(r"(\| seconds\w* \| |<td>seconds\w*</td><td>)[\d.,e+-]+")
+"""A row of a table."""
 
 
 def _command(root: Path, tiny: Path, workers: int) -> list[str]:
@@ -79,25 +82,29 @@ def _killed(seconds: float, in_node: bool, root: Path, command: list[str], proje
         return False
 
 
-def _results(root: Path) -> dict[str, str]:
-    """Dataset -> digest of what counts of its newest version: weights and episodes by bytes, numbers without times."""
-    found = {}
+def _results(root: Path) -> dict[str, set[str]]:
+    """File of a dataset -> digests of it in all stored versions, of which each counts: what a killed run left as well.
+
+    Bytes count, of what tells how long it took and when it was (curves, evaluations, the report) all but that. The
+    manifest lies beside what is stored and names the run.
+    """
+    found: dict[str, set[str]] = {}
     for manifest in sorted(root.rglob("_manifest.json")):
-        if WORK_FOLDER in manifest.parts:
-            continue
         stored = manifest.parent / manifest.parent.parent.name
-        name = stored.relative_to(root).parts[-3]
-        if stored.suffix == ".json" and "figures" not in stored.parts:
-            content = json.dumps(_timeless(json.loads(stored.read_text(encoding="utf-8"))), sort_keys=True)
-            found[name] = hashlib.sha256(content.encode()).hexdigest()
-        elif name in MODELS:
-            found[name] = hashlib.sha256((stored / "model.safetensors").read_bytes()).hexdigest()
-        elif stored.is_dir():
-            digest = hashlib.sha256()
-            for path in sorted(stored.glob("*.parquet")):
-                digest.update(path.read_bytes())
-            found[name] = digest.hexdigest()
+        for path in sorted(stored.rglob("*")) if stored.is_dir() else [stored]:
+            if path.is_file():
+                name = f"{manifest.parent.parent.relative_to(root)}/{path.relative_to(stored.parent)}"
+                found.setdefault(name, set()).add(hashlib.sha256(_content(path, path == stored)).hexdigest())
     return found
+
+
+def _content(path: Path, alone: bool) -> bytes:
+    """The bytes of a file without times, where it is a dataset of its own that has some."""
+    if alone and path.suffix == ".json":
+        return json.dumps(_timeless(json.loads(path.read_text(encoding="utf-8"))), sort_keys=True).encode()
+    if alone and path.suffix in (".md", ".html"):
+        return SECONDS.sub(r"\1", MOMENT.sub("", path.read_text(encoding="utf-8"))).encode()
+    return path.read_bytes()
 
 
 def _timeless(value: object) -> object:
@@ -133,7 +140,9 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(
             ended += 1
     roots = sorted(tmp_path.glob("killed_*"))
     assert roots
+    whole = _results(tmp_path / "whole")
+    assert {Path(name).suffix for name in whole} >= {".parquet", ".safetensors", ".json", ".md", ".html"}
     for root in roots:
         _to_the_end(_command(root, tiny_folder, workers), project, tmp)
-        assert _results(root) == _results(tmp_path / "whole")
+        assert _results(root) == whole
     assert "goes on from the state" in (tmp / "log").read_text(), "some node was stopped in its middle"

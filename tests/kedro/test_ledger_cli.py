@@ -13,7 +13,10 @@ from kedro.framework.startup import bootstrap_project
 
 from worldwise.cli.texts import age, size
 from worldwise.cli.worldwise import worldwise
-from worldwise.ledger.manifest import Provenance, manifest_of, write_manifest
+from worldwise.ledger.manifest import InputEntry, Provenance, manifest_of, write_manifest
+from worldwise.ledger.plan import ABSENT
+from worldwise.ledger.runs import LiveRuns, RunEntry
+from worldwise.ledger.workspace import WORK_FOLDER
 
 Invoke = Callable[..., Result]
 NODES = ("prepare_training_tasks", "prepare_base_model", "tune_format", "collect_episodes", "extract_transitions")
@@ -126,6 +129,68 @@ def test_sweep_asks_and_removes(invoke: Invoke, root: Path) -> None:
     assert "Removed 1 of 1." in result.output
     assert not version.exists()
     assert "Nothing to remove" in invoke("sweep", "--keep=1").output
+
+
+def test_plan_of_a_part_says_what_was_made_with_other_parameters(invoke: Invoke, root: Path) -> None:
+    (version,) = (root / "04_feature/household/transitions.parquet").iterdir()
+    part = "--pipeline=difficulty_subsampling"
+    assert "other parameters" not in invoke("plan", part).output
+    said = " ".join(invoke("plan", part, params=",collect.temperature=0.7").output.split())
+    assert (
+        f"transitions:{version.name} is read, which was made with other parameters than those of now: "
+        f"collected_episodes:{version.name}, where parameter collect.temperature from 1.0 to 0.7."
+    ) in said
+    assert "run collect_episodes and what comes after it as well" in said
+
+
+def test_lineage_names_the_run_in_mlflow_and_files_without_versions(invoke: Invoke, root: Path) -> None:
+    (version,) = (root / "04_feature/household/transitions.parquet").iterdir()
+    assert "MLflow run" not in invoke("lineage", "transitions").output, "nothing was tracked"
+    files = {"labels": InputEntry(version="", digest="0123456789abcdef01"), "notes": ABSENT}
+    made = Provenance(run_id=version.name, node="extract_transitions", key="abc", mlflow_run="a1b2c3", inputs=files)
+    write_manifest(version / "transitions.parquet", made)
+    result = invoke("lineage", "transitions")
+    assert result.exit_code == 0, result.output
+    assert f"made by extract_transitions in run {version.name}, MLflow run a1b2c3" in result.output
+    assert "labels: a file 0123456789abcdef" in result.output
+    assert "notes" not in result.output
+
+
+def _unfinished(root: Path) -> Path:
+    """A version whose run was killed before it was whole."""
+    (version,) = (root / "04_feature/household/transitions.parquet").iterdir()
+    manifest_of(version / "transitions.parquet").unlink()
+    return version
+
+
+def test_sweep_removes_nothing_once_a_run_has_begun(
+    invoke: Invoke, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = _unfinished(root)
+    runs = LiveRuns(root / WORK_FOLDER)
+    # While the question waits for its answer.
+    begin = RunEntry.of_this_process("2026-01-01T00.00.00.000Z", "kedro run")
+    monkeypatch.setattr("click.confirm", lambda *_, **__: runs.enter(begin))
+    result = invoke("sweep")
+    assert result.exit_code == 1
+    assert f"{begin} began meanwhile and may use what is listed: nothing was removed" in " ".join(result.output.split())
+    assert version.exists()
+    monkeypatch.setattr("click.confirm", lambda *_, **__: True)
+    result = invoke("sweep")
+    assert f"At work: {begin}" in result.output
+    assert "Removed 1 of 1." in result.output, "a run that was seen before the question was taken account of"
+    assert not version.exists()
+    runs.leave()
+
+
+def test_sweep_leaves_what_came_into_use_meanwhile(invoke: Invoke, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = _unfinished(root)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: write_manifest(version / version.parent.name, Provenance()))
+    result = invoke("sweep")
+    assert result.exit_code == 0, result.output
+    assert "1 of them came into use meanwhile and stay." in result.output
+    assert "Removed 0 of 1." in result.output
+    assert version.exists()
 
 
 def test_sizes_and_ages_in_words() -> None:

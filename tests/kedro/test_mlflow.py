@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -34,7 +33,8 @@ from worldwise.tracking.hook import Curve, MlflowHooks
 from worldwise.tracking.hook import _Run as _Tracked
 from worldwise.tracking.interruption import RunInterrupted, interruptible
 from worldwise.tracking.listeners import reporter
-from worldwise.tracking.process import HOST, PROCESS
+from worldwise.tracking.process import PROCESS, process_tags
+from worldwise.tracking.runs import TrackedRun
 from worldwise.tracking.store import TrackingStore
 
 VERSION = "2026-01-01T00.00.00.000Z"
@@ -271,7 +271,7 @@ def test_what_is_not_stored_gets_no_version(tmp_path: Path) -> None:
     )
     catalog.save("stored", {"rows": []})
     store: Any = SimpleNamespace(tags=lambda run, tags: told.append(tags))
-    hooks._run = _Tracked(store, "toy", {}, {}, {}, catalog, parent="parent")
+    hooks._run = _Tracked(store, "toy", {}, {}, {}, catalog, parent=TrackedRun(id="parent"))
     for name in ("absent", "stored"):
         hooks.after_dataset_loaded(dataset_name=name, data=catalog.load(name))
     assert [tags for tags in told if tags] == [{"dataset.stored": VERSION}]
@@ -281,32 +281,35 @@ def test_a_killed_nodes_run_goes_on_without_gaps_or_duplicates(tmp_path: Path, m
     config = MlflowConfig(tracking_uri=f"sqlite:///{tmp_path.as_posix()}/runs.db")
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    monkeypatch.setattr(store_module, "process_tags", lambda: {HOST: socket.gethostname(), PROCESS: f"{ended.pid} 0"})
+    gone = {**process_tags(), PROCESS: f"{ended.pid} 0"}
+    monkeypatch.setattr(store_module, "process_tags", lambda: gone)
     killed = TrackingStore(config, tmp_path)
-    before = killed.open_run("first", {})
-    assert before is not None
-    child = killed.open_run("train", {}, before)
-    assert child is not None
+    first = killed.open_run("first", {})
+    begun = killed.open_run("train", {}, first)
     monkeypatch.undo()
     for step in (0, 1, 3):
-        killed.metrics(child, {"loss": float(step)}, step)
-    for operation in killed._waiting.pop(child):
-        operation.wait()
+        killed.metrics(begun, {"loss": float(step)}, step)
+    killed.finish()
+    before, child = first.id, begun.id
+    assert before is not None
+    assert child is not None
     later = TrackingStore(config, tmp_path)
     beside = later.open_run("beside", {})
     later.end_dead()
     after = later.open_run("second", {})
-    assert after is not None
-    assert later.reopen_run(child, after)
-    curve = Curve(later, child, later.known_steps(child))
+    resumed = later.open_run("train", {}, after, child)
+    anew = later.open_run("train", {}, after, "0" * 32)
+    curve = Curve(later, resumed)
     for step in range(5):
         curve.log({"loss": float(step)}, step)
-    later.close_run(child, "FINISHED")
+    later.close_run(resumed, "FINISHED")
+    later.finish()
     client = mlflow.MlflowClient(config.tracking_uri)
+    assert resumed.id == child
     assert sorted(own.step for own in client.get_metric_history(child, "loss")) == [0, 1, 2, 3, 4]
     assert client.get_run(before).info.status == "KILLED"
-    assert beside is not None
-    assert client.get_run(beside).info.status == "RUNNING", "this process is alive"
+    assert beside.id is not None
+    assert client.get_run(beside.id).info.status == "RUNNING", "this process is alive"
     assert client.get_run(child).info.status == "FINISHED"
-    assert client.get_run(child).data.tags["mlflow.parentRunId"] == after
-    assert not later.reopen_run("0" * 32, after), "a run that is gone is made anew"
+    assert client.get_run(child).data.tags["mlflow.parentRunId"] == after.id
+    assert anew.id not in (None, child), "a run that is gone is made anew"

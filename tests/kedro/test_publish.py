@@ -11,7 +11,7 @@ from worldwise.ledger.publish import PublishError, folder_size, publish_folder, 
 
 
 def _filled(folder: Path) -> Path:
-    (folder / "inner").mkdir(parents=True)
+    (folder / "inner").mkdir(parents=True, exist_ok=True)
     (folder / "a.txt").write_text("12345")
     (folder / "inner" / "b.txt").write_text("123")
     return folder
@@ -30,6 +30,18 @@ def test_a_scratch_folder_is_used_up(tmp_path: Path) -> None:
     publish_folder(scratch, tmp_path / "model")
     assert not scratch.exists()
     assert [path.name for path in (tmp_path / "model").iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("scratch", [True, False])
+def test_what_was_being_written_when_a_process_was_killed_is_not_stored(tmp_path: Path, scratch: bool) -> None:
+    source = _filled(scratch_folder("test") if scratch else tmp_path / "source")
+    for place in (source, source / "inner"):
+        (place / ".c.parquet.abc.part").write_text("half")
+    publish_folder(source, tmp_path / "model")
+    names = sorted(path.relative_to(tmp_path / "model").as_posix() for path in (tmp_path / "model").rglob("*"))
+    assert names == ["a.txt", "inner", "inner/b.txt"]
+    if not scratch:
+        assert (source / ".c.parquet.abc.part").exists(), "the folder belongs to somebody else"
 
 
 def test_an_interrupted_copy_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from worldwise.ledger.publish import folder_size
 from worldwise.pipeline_registry import register_pipelines
 from worldwise.pipelines.errors import InputError
 from worldwise.pipelines.parameters import validated
-from worldwise.pipelines.room import bytes_needed, check_room, model_bytes
+from worldwise.pipelines.room import STATE_MODELS, bytes_needed, check_room, model_bytes, state_bytes
 from worldwise.pipelines.storage import check_storage
 
 PIPELINE = register_pipelines()["policy_rl"]
@@ -155,3 +155,23 @@ def test_models_count_as_they_are_stored(project: Path, tmp_path: Path, blocks: 
     embedded = {**blocks, "model": ModelConfig()}
     assert bytes_needed(["policy_model"], catalog, embedded) == trained
     assert bytes_needed(["policy_model", "policy_curves", "policy_episodes"], catalog, embedded) > trained
+
+
+def test_states_count_as_long_as_a_node_trains(
+    check: Check, loader: Loader, blocks: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_bytes(blocks["model"])
+    trained = state_bytes(PIPELINE.nodes, blocks)
+    assert trained == 3 * STATE_MODELS * model, "two states, and the one that is being written"
+    whole = register_pipelines()["rwml_then_rl"]
+    assert state_bytes(whole.nodes, blocks) == trained, "one node after the other"
+    assert state_bytes([node for node in whole.nodes if "train" not in node.tags], blocks) == 0
+    tuned = {"learner": {"adapter": {"rank": 2}}}
+    adapted = validated(loader("test", model=dict(blocks["model"]), policy=tuned)["parameters"])
+    assert state_bytes(PIPELINE.nodes, adapted) == 3 * 2 * model, "an adapter's moments are small"
+    usage = shutil.disk_usage(tmp_path)
+    stored = bytes_needed(PIPELINE.all_outputs(), _catalog(Path(__file__).parents[2], tmp_path), blocks)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=stored + trained - 1))
+    assert "this run needs about" in check(tmp_path / "data")[0]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=stored + trained))
+    assert check(tmp_path / "data") == []

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 from kedro.framework.project import pipelines
 
 from worldwise.generation.models import ModelConfig
+from worldwise.ledger.publish import is_scratch, publish_folder
+from worldwise.ledger.workspace import Workspace, set_workspace
 from worldwise.pipelines.parameters import BLOCKS, ComputeConfig
-from worldwise.pipelines.support import MODEL_SETTINGS, SETTINGS, in_context
+from worldwise.pipelines.support import MODEL_SETTINGS, SETTINGS, growing_folder, in_context
 from worldwise.rollouts.config import RolloutConfig
 from worldwise.stages.actor import StageContext
 from worldwise.worlds.registry import WorldConfig
@@ -63,3 +68,33 @@ def test_every_block_reaches_its_node_typed(project: Any) -> None:
                 assert hints[argument] is BLOCKS[block], f"{node.name}: {name}"
                 seen.add(block)
     assert {"world", "agent", "rollout", "compute", "model", "policy", "rwml", "evaluate", "report"} <= seen
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from worldwise.files import whole_file
+folder = Path(sys.argv[1])
+with whole_file(folder / "a.parquet") as part:
+    part.write_text("whole")
+with whole_file(folder / "b.parquet") as part:
+    part.write_text("half")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_folder_that_grows_has_nothing_of_a_process_that_was_killed_in_the_middle_of_a_file(tmp_path: Path) -> None:
+    own = Workspace(tmp_path / "work", 0.0)
+    set_workspace(own)
+    try:
+        folder = growing_folder("episodes")
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False)
+        assert killed.returncode == -9
+        assert len(list(folder.iterdir())) == 2
+        assert growing_folder("episodes") == folder
+        assert [path.name for path in folder.iterdir()] == ["a.parquet"]
+    finally:
+        set_workspace(None)
+    publish_folder(folder, tmp_path / "episodes")
+    assert [path.name for path in (tmp_path / "episodes").iterdir()] == ["a.parquet"]
+    assert is_scratch(growing_folder("episodes")), "nothing is kept where there is no workspace"

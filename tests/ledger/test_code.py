@@ -171,3 +171,16 @@ def test_digests_are_kept_until_a_file_changes(
     assert CodeSet("toypack", package, left_out=("toypack.late",), kept=kept).digests(train).keys() < changed.keys()
     kept.write_text("{ broken")
     assert CodeSet("toypack", package, kept=kept).digests(train) == changed
+
+
+def test_functions_count_together_in_any_order(digests: Change, package: Path, tmp_path: Path) -> None:
+    nodes = importlib.import_module("toypack.nodes")
+    kept = tmp_path / "code.json"
+    code = CodeSet("toypack", package, kept=kept)
+    both = code.digests(nodes.train, nodes.other)
+    assert set(both) == set(digests()) | set(digests("other"))
+    assert both["toypack.maths"] not in {digests()["toypack.maths"], digests("other")["toypack.maths"]}
+    assert code.digests(nodes.other, nodes.train) == both
+    code.save()
+    assert CodeSet("toypack", package, kept=kept).digests(nodes.train, nodes.other) == both
+    assert CodeSet("toypack", package, kept=kept).digests(nodes.train) == digests()

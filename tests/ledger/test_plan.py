@@ -6,10 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from kedro.io import MemoryDataset
+from kedro.pipeline import Pipeline, node
 
 from tests.ledger.toy import EARLIER, LATER, OWN, Toy, TrainConfig
+from worldwise.datasets.atomic import JSONDataset
 from worldwise.ledger.manifest import DamagedVersionError, Provenance, damage, manifest_of, write_manifest
-from worldwise.ledger.plan import PlanError, Planner
+from worldwise.ledger.plan import Codec, PlanError, Planner
+from worldwise.ledger.run import LedgerRun
 
 
 @pytest.fixture
@@ -188,3 +192,98 @@ def test_a_file_that_was_added_is_damage(tmp_path: Path) -> None:
     (folder / "b.parquet").unlink()
     (folder / "a.parquet").unlink()
     assert damage(folder, manifest.files) == f"{folder / 'a.parquet'} is gone"
+
+
+def _flip(place: Path) -> None:
+    content = bytearray(place.read_bytes())
+    content[3] ^= 1
+    place.write_bytes(content)
+
+
+def test_instead_of_a_damaged_version_one_that_was_made_in_the_same_way_is_offered(toy: Toy) -> None:
+    toy.run(EARLIER)
+    toy.train = TrainConfig(rate=0.2)
+    toy.run(OWN)
+    toy.train = TrainConfig()
+    toy.run(LATER, only_missing=False)
+    _flip(toy.place("model", LATER))
+    with pytest.raises(DamagedVersionError) as caught:
+        toy.run("2026-01-04T00.00.00.000Z", only_missing=False, nodes=("report",))
+    said = str(caught.value)
+    assert f"Use a version that was made in the same way (--load-versions=model:{EARLIER})" in said
+    assert OWN not in said, "it is newer, but of other parameters"
+    _flip(toy.place("model", EARLIER))
+    with pytest.raises(DamagedVersionError) as caught:
+        toy.run("2026-01-05T00.00.00.000Z", only_missing=False, nodes=("report",))
+    said = str(caught.value)
+    assert f"delete {toy.place('model', LATER).parent} and run train again" in said
+    assert f"--load-versions=model:{OWN}), but it was made with other parameters, inputs or code" in said
+    assert f"kedro worldwise lineage model:{OWN} --parameters" in said
+
+
+@pytest.mark.parametrize("only_missing", [True, False])
+@pytest.mark.parametrize("harm", ["flip", "manifest"])
+def test_a_damaged_version_that_is_asked_for_is_told_before_anything_begins(
+    toy: Toy, only_missing: bool, harm: str
+) -> None:
+    toy.store(EARLIER, notes="a note")
+    place = toy.place("notes", EARLIER)
+    if harm == "flip":
+        _flip(place)
+    else:
+        manifest_of(place).write_text("{")
+    with pytest.raises(DamagedVersionError, match=f"notes:{EARLIER} is damaged"):
+        toy.run(OWN, only_missing, notes=EARLIER)
+    assert toy.ran == [], "the report alone reads it, and comes last"
+    assert not toy.place("tasks", OWN).exists()
+
+
+def reads() -> None:
+    """Stands for what a dataset reads with."""
+
+
+def writes() -> None:
+    """Stands for what it writes with."""
+
+
+def test_what_datasets_read_and_write_with_counts_where_it_is_used(toy: Toy) -> None:
+    toy.codecs = {JSONDataset: Codec(reads, writes)}
+    toy.code.digests_by_node |= {"reads": {"toy.store": "1"}, "writes": {"toy.store": "1"}}
+    toy.run(EARLIER)
+    assert toy.run(OWN) == []
+    toy.code.digests_by_node["reads"] = {"toy.tables": "1"}
+    assert toy.plan()["prepare"].is_cached, "it reads no dataset"
+    assert toy.why("train") == "code of toy.tables"
+    toy.code.digests_by_node["writes"] = {"toy.store": "2"}
+    assert toy.why("prepare") == "code of toy.store"
+
+
+def test_a_file_without_versions_counts_by_its_content(toy: Toy) -> None:
+    toy.unversioned = ("notes",)
+    toy.run(EARLIER)
+    assert toy.run(OWN) == []
+    toy.store(OWN, notes="a note")
+    assert toy.why("report").startswith("input notes from nothing to a file ")
+    assert toy.run(OWN) == ["report"]
+    assert toy.load("report")[3] == "a note"
+    assert toy.run(LATER) == []
+    toy.store(LATER, notes="another note")
+    first, second = toy.why("report").removeprefix("input notes from a file ").split(" to a file ")
+    assert first != second
+    assert toy.run(LATER) == ["report"]
+    assert toy.load("report")[3] == "another note"
+    toy.store(LATER, notes="a note")
+    assert toy.plan()["report"].cached["report"].version == OWN, "going back finds the earlier one"
+
+
+def test_what_cannot_be_looked_at_is_never_what_it_was(toy: Toy) -> None:
+    around = toy.around(OWN)
+    around.catalog["given"] = MemoryDataset(["a"])
+    copy = Pipeline([node(_same, "given", "model", name="copy")])
+    LedgerRun(around, OWN).sign(copy.nodes[0])
+    keys = {Planner(around).key(copy.nodes[0]).digest for _ in range(3)}
+    assert len(keys) == 3
+
+
+def _same(given: list[str]) -> list[str]:
+    return given

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,3 +91,19 @@ def test_a_released_claim_is_free(tmp_path: Path) -> None:
     first.release("key")
     assert second.claim("key", _entry("second")) is None
     second.release("never claimed")
+
+
+def test_while_somebody_looks_no_run_begins(tmp_path: Path) -> None:
+    first, second, third = (LiveRuns(tmp_path) for _ in range(3))
+    first.enter(_entry("first"))
+    entering = threading.Thread(target=lambda: second.enter(_entry("second")))
+    with third.none_begins() as alive:
+        assert [entry.run_id for entry in alive] == ["first"]
+        entering.start()
+        entering.join(0.5)
+        assert entering.is_alive()
+        assert [entry.run_id for entry in third.alive()] == ["first"]
+    entering.join(30)
+    assert [entry.run_id for entry in third.alive()] == ["first", "second"]
+    first.leave()
+    second.leave()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.ledger.toy import EARLIER, LATER, OWN, Toy, TrainConfig
-from worldwise.ledger.manifest import manifest_of
+from worldwise.ledger.manifest import Provenance, damage, manifest_of, read_manifest, write_manifest
+from worldwise.ledger.provenance import set_made
+from worldwise.ledger.publish import keep_scratch, scratch_folder, store_kept
 from worldwise.ledger.stored import stored_versions
 from worldwise.ledger.sweep import leftovers
 from worldwise.ledger.workspace import KEY_SHOWN, WORK_FOLDER, WORKSPACES
@@ -98,3 +101,71 @@ def test_workspaces_go_once_their_results_are_stored(toy: Toy) -> None:
     os.utime(places / "train-long-ago", (0, 0))
     assert set(_paths(toy)) == {places / f"train-{key[:KEY_SHOWN]}", places / "train-long-ago"}
     assert _paths(toy, alive=(LATER,)) == []
+
+
+def _workspace(toy: Toy, key: str) -> Path:
+    """The workspace of a training node that was killed."""
+    folder = toy.root / WORK_FOLDER / WORKSPACES / f"train-{key[:KEY_SHOWN]}"
+    (folder / "state-000001").mkdir(parents=True)
+    return folder
+
+
+def test_the_workspace_of_a_node_that_was_killed_between_two_outputs_stays(toy: Toy) -> None:
+    toy.run(EARLIER)
+    workspace = _workspace(toy, stored_versions(toy.catalog(LATER)["model"])[0].manifest.made.key)
+    shutil.rmtree(toy.place("curves", EARLIER).parent)
+    assert not toy.plan()["train"].is_cached
+    assert workspace not in _paths(toy), "the node runs again, and goes on from there"
+    toy.run(OWN, only_missing=False)
+    shutil.rmtree(toy.place("model", OWN).parent)
+    assert not toy.plan()["train"].is_cached
+    assert workspace not in _paths(toy), "all outputs are there, but of different runs"
+    toy.run(LATER)
+    assert toy.plan()["train"].is_cached
+    assert workspace in _paths(toy)
+
+
+def test_a_manifest_that_does_not_say_what_else_the_node_stores_removes_no_workspace(toy: Toy) -> None:
+    toy.run(EARLIER)
+    for name in ("model", "curves"):
+        manifest = read_manifest(toy.place(name, EARLIER))
+        assert manifest is not None
+        write_manifest(toy.place(name, EARLIER), manifest.made.model_copy(update={"outputs": ()}))
+    assert _workspace(toy, stored_versions(toy.catalog(LATER)["model"])[0].manifest.made.key) not in _paths(toy)
+
+
+def test_a_kept_result_that_was_stored_later_removes_no_workspace(toy: Toy) -> None:
+    made = Provenance(run_id=EARLIER, node="train", key="0123456789abcdef01", outputs=("policy", "curves"))
+    set_made(made)
+    try:
+        scratch = scratch_folder("policy")
+    finally:
+        set_made(None)
+    (scratch / "weights").write_text("trained for days")
+    target = toy.root / "policy" / EARLIER / "policy"
+    keep_scratch(scratch, target)
+    (kept,) = (path for path in scratch.parent.glob("worldwise-kept-*") if path.is_dir())
+    assert store_kept(kept, target).made == made
+    workspace = _workspace(toy, made.key)
+    assert workspace not in _paths(toy)
+    curves = toy.root / "curves" / EARLIER / "curves"
+    curves.mkdir(parents=True)
+    write_manifest(curves, made)
+    assert workspace in _paths(toy)
+
+
+def test_what_lies_in_a_whole_version_is_no_leftover(toy: Toy) -> None:
+    stored = toy.root / "episodes" / EARLIER / "episodes"
+    stored.mkdir(parents=True)
+    for name in ("a.parquet", ".b.parquet.abc.part"):
+        (stored / name).write_text(name)
+    manifest = write_manifest(stored, Provenance())
+    (stored.parent / ".episodes.abc.part").mkdir()
+    (toy.root / ".other.abc.part" / ".inner.abc.part").mkdir(parents=True)
+    found = leftovers(toy.root, ())
+    assert {own.path for own in found} == {stored.parent / ".episodes.abc.part", toy.root / ".other.abc.part"}
+    for own in found:
+        own.remove()
+    assert damage(stored, manifest.files) is None
+    manifest_of(stored).unlink()
+    assert _paths(toy) == [stored.parent], "an unfinished one goes as a whole"

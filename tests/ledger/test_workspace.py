@@ -24,15 +24,20 @@ class Clock:
         return self.now
 
 
-def test_the_newest_state_is_kept(tmp_path: Path) -> None:
+def _save(own: Workspace, text: str) -> None:
+    own.save(lambda folder: (folder / "step").write_text(text) and None)
+
+
+def test_the_newest_two_states_are_kept(tmp_path: Path) -> None:
     own = Workspace(tmp_path / "work", 0.0)
     assert own.latest() is None
-    for number in range(3):
-        own.save(lambda folder, number=number: (folder / "step").write_text(str(number)) and None)
+    for number in range(4):
+        _save(own, str(number))
     latest = Workspace(tmp_path / "work", 0.0).latest()
     assert latest is not None
-    assert (latest / "step").read_text() == "2"
-    assert [path.name for path in (tmp_path / "work").iterdir()] == [latest.name]
+    assert (latest / "step").read_text() == "3"
+    states = sorted((tmp_path / "work").iterdir())
+    assert [(path / "step").read_text() for path in states] == ["2", "3"]
     own.remove()
     assert not (tmp_path / "work").exists()
 
@@ -98,6 +103,49 @@ def test_a_damaged_state_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureF
     latest = own.latest()
     assert latest is not None
     assert (latest / "weights").read_bytes() == b"new"
+
+
+def test_a_damaged_state_costs_what_was_done_since_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = Workspace(tmp_path / "work", 0.0)
+    for text in ("1", "2", "3"):
+        _save(own, text)
+    newest = own.latest()
+    assert newest is not None
+    (newest / "step").write_text("4")
+    older = Workspace(tmp_path / "work", 0.0).latest()
+    assert older is not None
+    assert (older / "step").read_text() == "2"
+    assert f"the state in {newest} is damaged (step is not what was saved)" in caplog.text
+    _save(own, "3 again")
+    latest = own.latest()
+    assert latest is not None
+    assert (latest / "step").read_text() == "3 again"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, None])
+def test_where_there_is_no_room_for_a_third_state_the_older_one_makes_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int | None
+) -> None:
+    folder = tmp_path / "work"
+    own = Workspace(folder, 0.0)
+
+    def save(text: str, room_for: int) -> None:
+        def write(part: Path) -> None:
+            if len(list(folder.iterdir())) > room_for:
+                raise OSError(number, "No space left on device") if number else OSError("No space left on device")
+            (part / "step").write_text(text)
+
+        own.save(write)
+
+    for text in ("1", "2", "3"):
+        save(text, room_for=2)
+    assert [(path / "step").read_text() for path in sorted(folder.iterdir())] == ["2", "3"]
+    assert not caplog.text
+    save("4", room_for=1)
+    assert [(path / "step").read_text() for path in folder.iterdir()] == ["3"], "the newest one never goes"
+    assert "No space left on device" in caplog.text
 
 
 def test_a_process_that_is_killed_while_it_saves_leaves_the_last_state(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kedro.pipeline.node import Node
 from kedro.runner import SequentialRunner
 
 from worldwise.config import FrozenConfig
-from worldwise.ledger.plan import NodePlan, Planner, Surroundings
+from worldwise.ledger.plan import Codec, NodePlan, Planner, Surroundings
 from worldwise.ledger.run import LedgerRun
 
 NAMES = ("tasks", "model", "curves", "report", "notes")
@@ -35,9 +35,10 @@ class Code:
 
     digests_by_node: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def digests(self, function: Callable[..., Any]) -> dict[str, str]:
+    def digests(self, *functions: Callable[..., Any]) -> dict[str, str]:
         """As `CodeSet`."""
-        return self.digests_by_node.get(function.__name__, {"toy": "1"})
+        found = [self.digests_by_node.get(own.__name__, {"toy": "1"}) for own in functions]
+        return {module: digest for own in found for module, digest in own.items()}
 
     def save(self) -> None:
         """Keeps nothing."""
@@ -67,6 +68,10 @@ class Toy:
         code: of the nodes.
         ran: nodes of the last run.
         meanwhile: happens while `train` runs.
+        knows_all: whether a run of a part knows the nodes of the rest.
+        unversioned: datasets that are kept without versions.
+        codecs: as `Surroundings` has them.
+        notes: of the last run.
     """
 
     root: Path
@@ -75,6 +80,10 @@ class Toy:
     code: Code = field(default_factory=Code)
     ran: list[str] = field(default_factory=list)
     meanwhile: Callable[[], None] = lambda: None
+    knows_all: bool = False
+    unversioned: tuple[str, ...] = ()
+    codecs: dict[type, Codec] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def catalog(self, version: str, load: Mapping[str, str] | None = None) -> DataCatalog:
         """The catalog of a run."""
@@ -82,7 +91,7 @@ class Toy:
             name: {
                 "type": f"worldwise.datasets.{'optional.Optional' if name == 'notes' else 'atomic.'}JSONDataset",
                 "filepath": (self.root / f"{name}.json").as_posix(),
-                "versioned": True,
+                "versioned": name not in self.unversioned,
             }
             for name in NAMES
         }
@@ -117,7 +126,14 @@ class Toy:
         catalog = self.catalog(version, load)
         catalog["params:train"] = self.train
         code: Any = self.code
-        return Surroundings(catalog, {"train": self.train}, code, lambda own, blocks: self.raw.get(own.name, {}))
+        return Surroundings(
+            catalog,
+            {"train": self.train},
+            code,
+            lambda own, blocks: self.raw.get(own.name, {}),
+            self.codecs,
+            registered=self.pipeline().nodes if self.knows_all else (),
+        )
 
     def run(self, version: str, only_missing: bool = True, nodes: tuple[str, ...] = (), **load: str) -> list[str]:
         """A run; returns the nodes that ran."""
@@ -127,6 +143,7 @@ class Toy:
         pipeline = self.pipeline()
         pipeline = pipeline.only_nodes(*nodes) if nodes else pipeline
         run.begin(pipeline, only_missing)
+        self.notes = list(run.notes)
         manager = _create_hook_manager()
         _register_hooks(manager, (Signing(run),))
         try:

@@ -55,6 +55,8 @@ def known_datasets() -> list[str]:
 
 def lines(ancestor: Ancestor, parameters: bool) -> list[str]:
     """What is said of one version."""
+    from worldwise.ledger.plan import ABSENT
+
     title = click.style(f"{ancestor.dataset}:{ancestor.version}", bold=True)
     if ancestor.found is None:
         return [f"{title}  is gone"]
@@ -71,6 +73,8 @@ def lines(ancestor: Ancestor, parameters: bool) -> list[str]:
     over = f", taken over from run {made.reused}" if made.reused else ""
     found.append(f"  {by}{over}{commit}{tracked}")
     found += [f"  {name}: {digest[:16]}" for name, digest in made.raw.items()]
+    files = {name: read.digest for name, read in made.inputs.items() if not read.version and read != ABSENT}
+    found += [f"  {name}: a file {digest[:16]}" for name, digest in files.items()]
     if parameters:
         found += [f"  {name} = {value}" for name, value in made.parameters.items()]
     return found

@@ -25,7 +25,7 @@ def plan(metadata: ProjectMetadata, /, name: str, all_reasons: bool, env: str | 
     from kedro.framework.project import pipelines
     from kedro.pipeline import Pipeline
 
-    from worldwise.ledger.plan import Planner
+    from worldwise.ledger.rest import look_ahead
     from worldwise.pipelines.planning import surroundings
 
     with project_context(metadata, env, params) as (context, catalog):
@@ -36,11 +36,14 @@ def plan(metadata: ProjectMetadata, /, name: str, all_reasons: bool, env: str | 
                 known = f"did you mean {close[0]}?" if close else f"use one of {', '.join(sorted(pipelines))}"
                 raise click.BadParameter(f"{part!r} is no pipeline: {known}", param_hint="--pipeline")
             wanted += pipelines[part]
-        plans = Planner(surroundings(context, catalog)).plan(wanted)
+        outlook = look_ahead(surroundings(context, catalog), wanted)
+    plans = outlook.plans
     width = max((len(own.node) for own in plans), default=0)
     for own in plans:
         for line in lines(own, width, all_reasons):
             click.echo(line)
+    for note in outlook.notes:
+        click.echo(f"\n{note}.")
     cached = sum(own.is_cached for own in plans)
     click.echo(f"\n{cached} of {len(plans)} nodes are cached; --only-missing-outputs runs {len(plans) - cached}.")
 

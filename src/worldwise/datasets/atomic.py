@@ -13,6 +13,7 @@ from kedro.io.core import DatasetError, VersionNotFoundError
 from kedro_datasets import json, pandas, plotly, text
 
 from worldwise.datasets.complete import CompleteVersions
+from worldwise.deferring import deferred
 from worldwise.files import whole_file
 from worldwise.tracking.interruption import RunInterrupted
 
@@ -43,6 +44,7 @@ class AtomicFile(CompleteVersions):
                 "version and run the node that makes it again"
             ) from error
 
+    @deferred()
     def save(self, data: Any) -> None:
         """Stores `data` as one new version.
 

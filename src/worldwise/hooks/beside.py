@@ -56,6 +56,8 @@ class BesideHooks:
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any]) -> None:
+        # Of a run of this process that was refused before its first node.
+        self._runs.leave()
         self._runs = LiveRuns(self._folder)
         self._reuses = bool(run_params.get("only_missing_outputs"))
         command = shlex.join(["kedro", *sys.argv[1:]])

@@ -17,6 +17,14 @@ class InterruptHooks:
     def before_pipeline_run(self) -> None:
         self._interruption.install()
 
+    @hook_impl(tryfirst=True)
+    def before_dataset_loaded(self) -> None:
+        self._interruption.check()
+
+    @hook_impl(tryfirst=True)
+    def before_node_run(self) -> None:
+        self._interruption.check()
+
     @hook_impl
     def after_pipeline_run(self) -> None:
         self._interruption.remove()

@@ -42,6 +42,8 @@ class VersionHooks:
         stale = [
             plan for plan in self._run.begin(pipeline, bool(run_params.get("only_missing_outputs"))) if plan.reasons
         ]
+        for note in self._run.notes:
+            _logger.warning("%s", note)
         for plan in stale:
             _logger.info("%s runs: %s", plan.node, "; ".join(plan.reasons))
         if stale:
@@ -53,7 +55,8 @@ class VersionHooks:
         if self._run is not None:
             self._run.check(dataset_name)
 
-    @hook_impl
+    # First of all: who else is at this node, and where it stands, goes by what is signed here.
+    @hook_impl(tryfirst=True)
     def before_node_run(self, node: Node) -> None:
         if self._run is not None:
             self._run.sign(node)

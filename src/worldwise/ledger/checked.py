@@ -18,7 +18,7 @@ class CheckedVersions:
         """Checks the version that a dataset will load; datasets that are not versioned or not stored pass.
 
         Raises:
-            DamagedVersionError: it is not what was stored; the message offers the version before it.
+            DamagedVersionError: it is not what was stored; the message offers another version.
         """
         dataset = versioned(catalog, name)
         if dataset is None or not dataset.exists():
@@ -42,9 +42,18 @@ class CheckedVersions:
 
 def _way_out(name: str, dataset: Versioned, broken: StoredVersion) -> str:
     """What to do about a damaged version."""
+    key = broken.manifest.made.key
     others = [own for own in stored_versions(dataset) if own.version != broken.version]
+    # Equal keys promise equal results, so those come first; of the rest the newest.
+    others.sort(key=lambda own: not key or own.manifest.made.key != key)
     whole = next((own for own in others if damage(own.path, own.manifest.files) is None), None)
     anew = f"delete {broken.path.parent} and run {broken.manifest.made.node or 'the node that makes it'} again"
     if whole is None:
         return f"There is no other whole version: {anew}"
-    return f"Use the version before it (--load-versions={name}:{whole.version}), or {anew}"
+    if key and whole.manifest.made.key == key:
+        return f"Use a version that was made in the same way (--load-versions={name}:{whole.version}), or {anew}"
+    return (
+        f"To have the same again, {anew}. Another version is whole (--load-versions={name}:{whole.version}), but it "
+        "was made with other parameters, inputs or code: see kedro worldwise lineage "
+        f"{name}:{whole.version} --parameters"
+    )

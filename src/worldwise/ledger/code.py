@@ -77,13 +77,13 @@ class KeptDigests:
             if found["state"] == self._state:
                 self._known = {str(name): dict(own) for name, own in found["digests"].items()}
 
-    def get(self, start: Symbol) -> dict[str, str] | None:
-        """What was kept of a function."""
-        return self._known.get(":".join(start))
+    def get(self, name: str) -> dict[str, str] | None:
+        """What was kept under a name."""
+        return self._known.get(name)
 
-    def put(self, start: Symbol, digests: dict[str, str]) -> None:
+    def put(self, name: str, digests: dict[str, str]) -> None:
         """Keeps more."""
-        self._known[":".join(start)] = digests
+        self._known[name] = digests
         self._changed = True
 
     def save(self) -> None:
@@ -111,27 +111,26 @@ class CodeSet:
         self._there: dict[str, bool] = {}
         self._dumped: dict[Symbol, list[str]] = {}
         self._used: dict[Symbol, set[Symbol]] = {}
-        self._known: dict[Symbol, dict[str, str]] = {}
+        self._known: dict[str, dict[str, str]] = {}
 
-    def digests(self, function: Callable[..., Any]) -> dict[str, str]:
-        """Module -> digest of what `function` reaches in it. A function of another package reaches nothing here.
+    def digests(self, *functions: Callable[..., Any]) -> dict[str, str]:
+        """Module -> digest of what functions reach in it together. One of another package reaches nothing here.
 
         Files are read once in the life of a `CodeSet`, so that they are those that the process has imported if it is
         asked early enough.
         """
-        inner = inspect.unwrap(function)
-        # A function inside of another one (a node made under a name) is part of the outer one.
-        start = (inner.__module__, inner.__qualname__.split(".")[0])
-        if start not in self._known and self._kept is not None and (kept := self._kept.get(start)) is not None:
-            self._known[start] = kept
-        if start not in self._known:
+        starts = sorted({_symbol(own) for own in functions})
+        known = " ".join(":".join(start) for start in starts)
+        if known not in self._known and self._kept is not None and (kept := self._kept.get(known)) is not None:
+            self._known[known] = kept
+        if known not in self._known:
             by_module: dict[str, list[str]] = {}
-            for module, name in sorted(self._closure(start)):
+            for module, name in sorted({symbol for start in starts for symbol in self._closure(start)}):
                 by_module.setdefault(module, []).append(name)
-            self._known[start] = {module: self._digest(module, names) for module, names in by_module.items()}
+            self._known[known] = {module: self._digest(module, names) for module, names in by_module.items()}
             if self._kept is not None:
-                self._kept.put(start, self._known[start])
-        return self._known[start]
+                self._kept.put(known, self._known[known])
+        return self._known[known]
 
     def save(self) -> None:
         """Keeps what was computed, where something is kept."""
@@ -261,6 +260,12 @@ class CodeSet:
     def _file(self, module: str) -> Path:
         place = self.root.joinpath(*module.split(".")[1:])
         return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def _symbol(function: Callable[..., Any]) -> Symbol:
+    inner = inspect.unwrap(function)
+    # A function inside of another one (a node made under a name) is part of the outer one.
+    return inner.__module__, inner.__qualname__.split(".")[0]
 
 
 def _defines(node: ast.stmt) -> list[str]:

@@ -63,13 +63,15 @@ class DigestCache:
     """Digests of files that other programs own, computed again only where size, times or place on the disk are new.
 
     Args:
-        path: JSON file that keeps them between runs; an absent or broken one is an empty one.
+        path: JSON file that keeps them between runs; an absent or broken one is an empty one. None keeps nothing.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._known: dict[str, tuple[str, str]] = {}
         self._changed = False
+        if path is None:
+            return
         with suppress(OSError, ValueError, TypeError):
             content = json.loads(path.read_text(encoding="utf-8"))
             self._known = {name: (str(state), str(own)) for name, (state, own) in content.items()}
@@ -83,7 +85,7 @@ class DigestCache:
 
     def save(self) -> None:
         """Keeps the digests for the next run; a disk that refuses costs time then, and nothing now."""
-        if self._changed:
+        if self._changed and self._path is not None:
             with suppress(OSError), whole_file(self._path) as part:
                 part.write_text(json.dumps(self._known), encoding="utf-8")
             self._changed = False

@@ -29,7 +29,7 @@ class InputEntry(FrozenConfig):
     """What a node read.
 
     Attributes:
-        version: of the dataset; empty where it was absent or has none.
+        version: of the dataset; empty where it was absent or keeps none.
         digest: of its content.
     """
 
@@ -48,6 +48,7 @@ class Provenance(FrozenConfig):
         parameters: flat name -> value, those that change results.
         raw: name of something outside of the catalog that was read -> its digest.
         inputs: dataset -> what was read of it.
+        outputs: all that the node stores in versions, this one among them: they serve together or not at all.
         reused: version of another run whose results were taken over.
         git_commit, git_dirty: the state of the project's repository.
         mlflow_run: of the node if it has one of its own, of the whole run otherwise.
@@ -62,6 +63,7 @@ class Provenance(FrozenConfig):
     parameters: dict[str, str] = Field(default_factory=dict)
     raw: dict[str, str] = Field(default_factory=dict)
     inputs: dict[str, InputEntry] = Field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
     reused: str = ""
     git_commit: str = ""
     git_dirty: bool = False

@@ -7,15 +7,18 @@ to run has to run as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from kedro.io import DataCatalog
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
 from worldwise.ledger.code import CodeSet, changed_code
+from worldwise.ledger.digests import DigestCache
 from worldwise.ledger.keys import NodeKey, differences, semantic
 from worldwise.ledger.manifest import InputEntry, Provenance
 from worldwise.ledger.stored import (
@@ -32,6 +35,7 @@ _PARAMETER = "params:"
 ABSENT = InputEntry(version="", digest="absent")
 """Of an optional dataset that is not stored."""
 
+_UNKNOWN = "unknown"
 _SHOWN = 3
 
 
@@ -61,6 +65,13 @@ class NodePlan:
         return not self.reasons
 
 
+class Codec(NamedTuple):
+    """The functions of the followed package that a dataset reads and writes its content with."""
+
+    reads: Callable[..., Any]
+    writes: Callable[..., Any]
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """What a plan is made with.
@@ -70,12 +81,35 @@ class Surroundings:
         values: parameter block -> its validated value.
         code: the package whose code counts.
         raw: name of a node, its parameters -> name of what it reads outside of the catalog -> digest.
+        codecs: class of a dataset -> what stands between a node and the file. It counts as code of the nodes that
+            read or write such datasets; others hand over what Kedro's own datasets make, or paths.
+        files: digests of datasets without versions.
+        registered: all nodes of the project, for what a part of its pipelines reads of the rest.
     """
 
     catalog: DataCatalog
     values: Mapping[str, Any]
     code: CodeSet
     raw: Callable[[Node, Mapping[str, Any]], Mapping[str, str]]
+    codecs: Mapping[type, Codec] = field(default_factory=dict)
+    files: DigestCache = field(default_factory=DigestCache)
+    registered: Sequence[Node] = ()
+
+    def code_of(self, node: Node) -> dict[str, str]:
+        """Module -> digest of the code behind what a node makes: its own, and what reads and writes its datasets."""
+        reading = [codec.reads for name in node.inputs if (codec := self._codec(name)) is not None]
+        writing = [codec.writes for name in node.outputs if (codec := self._codec(name)) is not None]
+        return self.code.digests(node.func, *reading, *writing)
+
+    def parameters_of(self, node: Node) -> tuple[dict[str, Any], dict[str, str]]:
+        """The parameter blocks that a node takes, and as flat names and texts those that change results."""
+        blocks = [name.removeprefix(_PARAMETER) for name in node.inputs if name.startswith(_PARAMETER)]
+        given = {block: self.values[block] for block in blocks}
+        return given, {name: text for block, value in given.items() for name, text in semantic(block, value).items()}
+
+    def _codec(self, name: str) -> Codec | None:
+        dataset = None if name.startswith(_PARAMETER) else self.catalog.get(name)
+        return next((codec for kind, codec in self.codecs.items() if isinstance(dataset, kind)), None)
 
 
 @dataclass
@@ -90,6 +124,7 @@ class Planner:
         """One entry per node, in the order in which they run."""
         plans = [self._node(node) for node in pipeline.nodes]
         self.around.code.save()
+        self.around.files.save()
         return plans
 
     def _node(self, node: Node) -> NodePlan:
@@ -99,9 +134,7 @@ class Planner:
         cached = named(outputs) or (find(key.digest, outputs) if key is not None else {})
         reasons: tuple[str, ...] = ()
         if cached:
-            self.chosen |= {
-                name: InputEntry(version=own.version, digest=own.manifest.digest) for name, own in cached.items()
-            }
+            self.chosen |= {name: entry_of(own) for name, own in cached.items()}
         else:
             reasons = tuple(f"{name} is made anew" for name in waits) or why(key, outputs)
             self.remade |= dict.fromkeys(node.outputs, node.name)
@@ -109,31 +142,33 @@ class Planner:
 
     def key(self, node: Node) -> NodeKey:
         """The key of a node whose inputs are all there."""
-        around = self.around
-        parameters: dict[str, str] = {}
-        given: dict[str, Any] = {}
-        inputs: dict[str, InputEntry] = {}
-        for name in node.inputs:
-            if name.startswith(_PARAMETER):
-                block = name.removeprefix(_PARAMETER)
-                given[block] = around.values[block]
-                parameters |= semantic(block, given[block])
-            else:
-                inputs[name] = self._input(name)
-        raw = around.raw(node, given)
-        return NodeKey(node.name, around.code.digests(node.func), parameters, raw, inputs)
+        given, parameters = self.around.parameters_of(node)
+        inputs = {name: self._input(name) for name in node.inputs if not name.startswith(_PARAMETER)}
+        raw = self.around.raw(node, given)
+        return NodeKey(node.name, self.around.code_of(node), parameters, raw, inputs)
 
     def _input(self, name: str) -> InputEntry:
         if name not in self.chosen:
             dataset = versioned(self.around.catalog, name)
-            found = None
-            if dataset is not None:
+            if dataset is None:
+                self.chosen[name] = self._without_versions(name)
+            else:
                 wanted = pinned_version(dataset)
-                found = stored_version(dataset, wanted) if wanted else newest(dataset)
-            self.chosen[name] = (
-                ABSENT if found is None else InputEntry(version=found.version, digest=found.manifest.digest)
-            )
+                self.chosen[name] = entry_of(stored_version(dataset, wanted) if wanted else newest(dataset))
         return self.chosen[name]
+
+    def _without_versions(self, name: str) -> InputEntry:
+        """A file that others put there counts by its content. What cannot be looked at is never what it was."""
+        dataset = self.around.catalog.get(name)
+        place = getattr(dataset, "_filepath", None)
+        if place is None or getattr(dataset, "_protocol", "file") != "file":
+            return InputEntry(version="", digest=f"{_UNKNOWN} {uuid.uuid4().hex}")
+        return InputEntry(version="", digest=self.around.files.digest(Path(place)))
+
+
+def entry_of(found: StoredVersion | None) -> InputEntry:
+    """What a node reads of a version, or of what is not stored."""
+    return ABSENT if found is None else InputEntry(version=found.version, digest=found.manifest.digest)
 
 
 def named(outputs: Mapping[str, Versioned]) -> dict[str, StoredVersion]:
@@ -195,7 +230,7 @@ def _changes(made: Provenance, key: NodeKey) -> list[str]:
     for name in sorted({*made.inputs, *key.inputs}):
         old, new = made.inputs.get(name, ABSENT), key.inputs.get(name, ABSENT)
         if old.digest != new.digest:
-            found.append(f"input {name} from {old.version or 'nothing'} to {new.version or 'nothing'}")
+            found.append(f"input {name} from {_named(old)} to {_named(new)}")
     changed = sorted(name for name in {*made.raw, *key.raw} if made.raw.get(name) != key.raw.get(name))
     found += [f"{name} has changed" for name in changed]
     code = changed_code(made.code, key.code)
@@ -203,3 +238,10 @@ def _changes(made: Provenance, key: NodeKey) -> list[str]:
         more = f" and {len(code) - _SHOWN} more" if len(code) > _SHOWN else ""
         found.append(f"code of {', '.join(code[:_SHOWN])}{more}")
     return found
+
+
+def _named(entry: InputEntry) -> str:
+    """An input in words."""
+    if entry.version or entry == ABSENT:
+        return entry.version or "nothing"
+    return "what has no file to compare" if entry.digest.startswith(_UNKNOWN) else f"a file {entry.digest[:12]}"

@@ -12,12 +12,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from worldwise.deferring import deferred
 from worldwise.files import flush, nearest, part_of
 from worldwise.ledger.manifest import Manifest, Provenance, write_manifest
 from worldwise.ledger.provenance import made_now
 
 SCRATCH_PREFIX = "worldwise-scratch-"
 _KEPT_PREFIX = "worldwise-kept-"
+
+PARTS = ".*.part"
+"""Names of what is not finished yet, see `files.part_of`."""
 
 
 class PublishError(RuntimeError):
@@ -79,11 +83,26 @@ def store_kept(kept: Path, target: Path) -> Manifest:
     return found[0]
 
 
+def drop_parts(folder: Path) -> None:
+    """Removes what a killed process was writing in a folder that nobody is writing to now.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    for part in sorted(folder.rglob(PARTS), reverse=True):
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part)
+        else:
+            part.unlink()
+
+
+@deferred()
 def publish_folder(source: Path, target: Path, commit: Callable[[Path], object] | None = None) -> None:
     """Puts the content of `source` at `target` so that `target` is complete from its first moment on.
 
     A scratch folder (or a kept one) is renamed, which a file system does in one step. Any other, and one on another
     file system, is copied to a hidden sibling of `target` first. The first are used up; any other source stays.
+    What a killed process left unfinished in the source (`.*.part`) is no part of the content.
 
     Args:
         source: the folder.
@@ -102,8 +121,11 @@ def publish_folder(source: Path, target: Path, commit: Callable[[Path], object] 
     made = not target.parent.exists()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        if _is_ours(source):
+            drop_parts(source)
         if not (_is_ours(source) and _renamed(source, target)):
             shutil.copytree(source, part)
+            drop_parts(part)
             flush(part)
             part.rename(target)
         if commit is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,8 @@ from worldwise.ledger.checked import CheckedVersions
 from worldwise.ledger.pins import pin_cached, pin_newest
 from worldwise.ledger.plan import NodePlan, Planner, Surroundings
 from worldwise.ledger.provenance import set_made
+from worldwise.ledger.rest import look_ahead, made_otherwise
+from worldwise.ledger.stored import pinned_version, versioned
 
 
 @dataclass
@@ -23,25 +26,40 @@ class LedgerRun:
         around: what it is made with.
         run_id: name of the versions that it stores.
         state: further fields of `Provenance`: commit and packages.
+        notes: after `begin`, what it reads although it was made with other parameters, in words.
     """
 
     around: Surroundings
     run_id: str
     state: dict[str, Any] = field(default_factory=dict)
     checked: CheckedVersions = field(default_factory=CheckedVersions)
+    notes: Sequence[str] = ()
 
-    def begin(self, pipeline: Pipeline, only_missing: bool) -> list[NodePlan]:
-        """Pins all versions. Returns the plan of `--only-missing-outputs`, nothing for a run of all nodes."""
+    def begin(self, pipeline: Pipeline, only_missing: bool) -> Sequence[NodePlan]:
+        """Pins all versions. Returns the plan of `--only-missing-outputs`, nothing for a run of all nodes.
+
+        Raises:
+            DamagedVersionError: a version that `--load-versions` names is not what was stored.
+            PlanError: it cannot serve.
+        """
+        catalog = self.around.catalog
+        for name in sorted(pipeline.datasets()):
+            dataset = versioned(catalog, name)
+            if dataset is not None and pinned_version(dataset) is not None:
+                # Now, and not hours later when its turn comes.
+                self.check(name)
         for node in pipeline.nodes:
             # Now: what is edited while the run lasts is not what it runs.
-            self.around.code.digests(node.func)
+            self.around.code_of(node)
         self.around.code.save()
         if not only_missing:
-            pin_newest(pipeline, self.around.catalog)
+            self.notes = made_otherwise(self.around, pipeline, pipeline.inputs())
+            pin_newest(pipeline, catalog)
             return []
-        plans = Planner(self.around).plan(pipeline)
-        pin_cached(pipeline, self.around.catalog, plans)
-        return plans
+        outlook = look_ahead(self.around, pipeline)
+        self.notes = outlook.notes
+        pin_cached(pipeline, catalog, outlook.plans, outlook.chosen)
+        return outlook.plans
 
     def check(self, dataset: str) -> None:
         """Before a dataset is loaded.
@@ -56,7 +74,8 @@ class LedgerRun:
         # Inputs that this run made itself are known only now, so every node has a planner of its own.
         key = Planner(self.around).key(node)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        set_made(key.made(run_id=self.run_id, started_at=now, **self.state))
+        outputs = tuple(name for name in node.outputs if versioned(self.around.catalog, name) is not None)
+        set_made(key.made(run_id=self.run_id, started_at=now, outputs=outputs, **self.state))
 
     def end(self) -> None:
         """After the last node, or the one that failed."""

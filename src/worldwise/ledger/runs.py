@@ -6,11 +6,12 @@ ends, however it ends, so a killed run is never taken for one at work.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -21,6 +22,7 @@ from worldwise.files import whole_file
 
 _POLL_S = 0.5
 _SAY_EVERY_S = 60.0
+_logger = logging.getLogger(__name__)
 
 
 class RunEntry(FrozenConfig):
@@ -57,15 +59,27 @@ class LiveRuns:
     def __init__(self, folder: Path) -> None:
         self._runs = folder / "runs"
         self._nodes = folder / "nodes"
+        self._door = folder / "begin.lock"
         self._held: dict[Path, FileLock] = {}
 
     def enter(self, entry: RunEntry) -> None:
-        """Says that a run is at work until `leave`, or until this process ends.
+        """Says that a run is at work until `leave`, or until this process ends. Waits where `none_begins` holds.
 
         Raises:
             OSError: the disk refused.
         """
-        self._take(self._runs / f"{entry.run_id}.json", entry)
+        with self._shut():
+            self._take(self._runs / f"{entry.run_id}.json", entry)
+
+    @contextmanager
+    def none_begins(self) -> Iterator[list[RunEntry]]:
+        """While the block lasts no other run enters; gives it those that are at work.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        with self._shut():
+            yield self.alive()
 
     def leave(self) -> None:
         """Gives back all that was taken."""
@@ -126,6 +140,21 @@ class LiveRuns:
                 said = waited
             time.sleep(_POLL_S)
         return 0.0 if said is None else time.monotonic() - begun
+
+    @contextmanager
+    def _shut(self) -> Iterator[None]:
+        """Holds the lock that every run takes for a moment when it enters."""
+        self._door.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self._door)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            _logger.info("waiting for another process that has locked %s: a sweep, or a run that begins", self._door)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _take(self, path: Path, entry: RunEntry) -> bool:
         lock = _lock(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from worldwise.ledger.manifest import DamagedVersionError, Manifest, is_complete, read_manifest
-from worldwise.ledger.publish import SCRATCH_PREFIX, record_of
+from worldwise.ledger.publish import PARTS, SCRATCH_PREFIX, record_of
 from worldwise.ledger.workspace import KEY_SHOWN, WORK_FOLDER, WORKSPACES
 
 _MONTH_S = 30 * 86400
@@ -99,18 +100,43 @@ def _unfinished(root: Path, alive: Collection[str]) -> Iterator[Leftover]:
 
 
 def _parts(root: Path) -> Iterator[Leftover]:
-    for path in root.rglob(".*.part"):
-        yield _leftover(path, "a killed process was writing it")
+    for place, names, files in os.walk(root):
+        folder = Path(place)
+        if _VERSION.fullmatch(folder.name):
+            if _manifest(folder) is None:
+                # It goes as a whole.
+                names.clear()
+                continue
+            # Whatever its name is, a file in there is content that the manifest counts.
+            names[:] = [name for name in names if name != folder.parent.name]
+        for name in fnmatch.filter([*names, *files], PARTS):
+            yield _leftover(folder / name, "a killed process was writing it")
+        names[:] = [name for name in names if not fnmatch.fnmatch(name, PARTS)]
 
 
 def _workspaces(root: Path) -> Iterator[Leftover]:
     """Where killed runs stand: of no use once the node's results are stored, or in a month."""
-    keys = {version.manifest.made.key[:KEY_SHOWN] for version in _complete(root)}
+    finished = {key[:KEY_SHOWN] for key in _finished(root)}
     for path in root.glob(f"{WORK_FOLDER}/{WORKSPACES}/*"):
-        if path.name.rpartition("-")[2] in keys:
+        if path.name.rpartition("-")[2] in finished:
             yield _leftover(path, "a node stood here whose results are stored")
         elif time.time() - path.stat().st_mtime > _MONTH_S:
             yield _leftover(path, "a node stands here since more than a month")
+
+
+def _finished(root: Path) -> set[str]:
+    """Keys of nodes all of whose outputs one run has stored, so that a plan takes them for cached.
+
+    A node that was killed between two of its outputs still needs where it stands.
+    """
+    wanted: dict[tuple[str, str], int] = {}
+    there: dict[tuple[str, str], set[Path]] = defaultdict(set)
+    for version in _complete(root):
+        made = version.manifest.made
+        wanted[made.key, version.name] = len(made.outputs)
+        there[made.key, version.name].add(version.filepath)
+    # A manifest that names no outputs does not say when all are there.
+    return {run[0] for run, count in wanted.items() if count and len(there[run]) >= count}
 
 
 def _scratch() -> Iterator[Leftover]:

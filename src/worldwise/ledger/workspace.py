@@ -6,6 +6,7 @@ everything that the node makes is stored it goes.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import re
@@ -16,6 +17,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 
+from worldwise.deferring import deferred
 from worldwise.files import flush, part_of
 from worldwise.ledger.digests import FileEntry, file_entries
 
@@ -31,13 +33,19 @@ KEY_SHOWN = 16
 SHARE = 0.03
 """Saving takes at most this share of the time."""
 
+STATES_KEPT = 2
+"""The newest state, and the one before it, which serves if the newest is found damaged."""
+
 _FILES = "files.json"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, None)
+"""Numbers of a disk that is full. What tensors are stored with gives no number."""
+
 _STATE = re.compile(r"state-(\d{6})")
 _logger = logging.getLogger(__name__)
 
 
 class Workspace:
-    """States of one node: the newest is kept, and each appears whole or not at all.
+    """States of one node: the newest two are kept, and each appears whole or not at all.
 
     Args:
         folder: where they lie; made with the first one.
@@ -54,13 +62,13 @@ class Workspace:
         self._refused = False
 
     def latest(self) -> Path | None:
-        """Folder of the newest state; None where there is none. A damaged one is said, and set aside."""
+        """Folder of the newest whole state; None where there is none. A damaged one is said, and set aside."""
         for number in sorted(self._numbers(), reverse=True):
             state = self._state(number)
             reason = self._damage(state)
             if reason is None:
                 return state
-            _logger.warning("the state in %s is damaged (%s): the node does not go on from it", state, reason)
+            _logger.warning("the state in %s is damaged (%s): one that is older serves, if there is one", state, reason)
             state.rename(part_of(state))
         return None
 
@@ -80,12 +88,37 @@ class Workspace:
         pause = max(self._every_s, self._cost / SHARE) if self._every_s else 0.0
         return self._clock() - self._last >= pause
 
+    @deferred()
     def save(self, write: Callable[[Path], None]) -> None:
-        """Lets `write` fill an empty folder, which becomes the newest state; older ones go.
+        """Lets `write` fill an empty folder, which becomes the newest state; the one before it stays, older ones go.
 
-        A disk that refuses costs the state and nothing else: it is said once, and the node goes on.
+        A disk that refuses costs the state and nothing else: it is said once, and the node goes on. Where only the room
+        for a third state is missing, the older of the two makes it, so `write` may be called twice.
         """
         begun = self._clock()
+        try:
+            try:
+                self._add(write)
+            except OSError as error:
+                if error.errno not in _NO_ROOM or len(self._numbers()) < STATES_KEPT:
+                    raise
+                self._keep(STATES_KEPT - 1)
+                self._add(write)
+        except OSError as error:
+            if not self._refused:
+                _logger.warning("no state can be saved in %s (%s): a stop from here on loses more", self.folder, error)
+            self._refused = True
+        else:
+            self._keep(STATES_KEPT)
+        self._last = self._clock()
+        self._cost = self._last - begun
+
+    def _add(self, write: Callable[[Path], None]) -> None:
+        """Makes the newest state, whole or not at all.
+
+        Raises:
+            OSError: the disk refused.
+        """
         target = self._state(1 + max(self._numbers(), default=0))
         part = part_of(target)
         try:
@@ -95,18 +128,13 @@ class Workspace:
             (part / _FILES).write_text(json.dumps(entries), encoding="utf-8")
             flush(part)
             part.rename(target)
-        except OSError as error:
-            if not self._refused:
-                _logger.warning("no state can be saved in %s (%s): a stop from here on loses more", self.folder, error)
-            self._refused = True
-        else:
-            for number in self._numbers():
-                if self._state(number) != target:
-                    shutil.rmtree(self._state(number), ignore_errors=True)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        self._last = self._clock()
-        self._cost = self._last - begun
+
+    def _keep(self, count: int) -> None:
+        """Only so many states stay, the newest."""
+        for number in sorted(self._numbers(), reverse=True)[count:]:
+            shutil.rmtree(self._state(number), ignore_errors=True)
 
     def place(self, name: str) -> Path:
         """A folder that stays until the node has stored everything, for what grows while it runs.

@@ -10,15 +10,22 @@ from typing import Any
 
 from kedro.io import AbstractVersionedDataset, DataCatalog
 from kedro.pipeline import Pipeline
+from kedro.pipeline.node import Node
 
 from worldwise.datasets.checkpoint import CheckpointDataset
 from worldwise.datasets.episodes import EpisodesDataset
 from worldwise.files import nearest, refusal
 from worldwise.generation.models import ModelConfig, folder_at_hand, weight_count
 from worldwise.ledger.publish import PublishError, folder_size, require_free_space
+from worldwise.ledger.workspace import STATES_KEPT
+from worldwise.pipelines.learner_checks import learners
+from worldwise.training.config import LearnerConfig
 
 BYTES_PER_EPISODE = 40_000
 """A stored episode of some 20 turns, compressed, rounded up."""
+
+STATE_MODELS = 4
+"""What a state of a training node holds, in models: the weights, the best of them and the two moments of AdamW."""
 
 OTHER_DATA_ROOT = "point data_root to another folder (--params=data_root=/another/folder)"
 
@@ -41,7 +48,7 @@ def check_room(pipeline: Pipeline, catalog: DataCatalog, blocks: Mapping[str, An
     if problems:
         return
     try:
-        stored = bytes_needed(pipeline.all_outputs(), catalog, blocks)
+        stored = bytes_needed(pipeline.all_outputs(), catalog, blocks) + state_bytes(pipeline.nodes, blocks)
         require_free_space(
             folders[0],
             stored,
@@ -67,6 +74,27 @@ def bytes_needed(outputs: Iterable[str], catalog: DataCatalog, blocks: Mapping[s
     models = sum(isinstance(dataset, CheckpointDataset) for dataset in datasets)
     played = sum(isinstance(dataset, EpisodesDataset) for dataset in datasets)
     return models * model_bytes(blocks["model"]) + played * _most_episodes(blocks) * BYTES_PER_EPISODE
+
+
+def state_bytes(nodes: Iterable[Node], blocks: Mapping[str, Any]) -> int:
+    """A rough size of what training nodes keep of where they stand, and of the state that is being written beside it.
+
+    It goes when a node is done, so the largest one counts.
+    """
+    models = [0]
+    for node in nodes:
+        if "train" in node.tags:
+            taken = {name: block for name, block in blocks.items() if f"params:{name}" in node.inputs}
+            models += [_state_models(learner) for learner in learners(taken).values()] or [STATE_MODELS]
+    return max(models) * (STATES_KEPT + 1) * model_bytes(blocks["model"])
+
+
+def _state_models(learner: LearnerConfig) -> int:
+    """What a state of a learner holds, in models."""
+    moments = 2
+    own = STATE_MODELS if learner.adapter is None else STATE_MODELS - moments
+    # A critic on a trunk of its own is another model, with its moments.
+    return own + (1 + moments if learner.critic is not None and learner.critic.trunk == "own" else 0)
 
 
 def model_bytes(model: ModelConfig) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from worldwise.agents.config import AgentConfig
-from worldwise.ledger.publish import scratch_folder
+from worldwise.ledger.publish import drop_parts, scratch_folder
 from worldwise.ledger.workspace import workspace
 from worldwise.pipelines.parameters import ComputeConfig
 from worldwise.rollouts.config import RolloutConfig
@@ -63,7 +63,12 @@ def in_context(function: Callable[..., Result]) -> Callable[..., Result]:
 def growing_folder(name: str) -> Path:
     """A folder that a node fills while it runs; a node that was killed finds it again as it was."""
     found = workspace()
-    return scratch_folder(name) if found is None else found.place(name)
+    if found is None:
+        return scratch_folder(name)
+    folder = found.place(name)
+    # It may have been killed in the middle of a file.
+    drop_parts(folder)
+    return folder
 
 
 def stored(checkpoint: Checkpoint) -> Path:

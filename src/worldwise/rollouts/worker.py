@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,6 +31,10 @@ from worldwise.worlds.contract import WorldFamily
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_GRACE_S = 10.0
+"""Seconds from a SIGTERM to the end."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,7 @@ def serve(connection: Connection, recipe: Recipe) -> None:
     """A worker's whole life."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_in_a_while)
     torch.set_num_threads(1)
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
@@ -131,6 +137,16 @@ def serve(connection: Connection, recipe: Recipe) -> None:
         failed = Failed(isinstance(error, RolloutError), str(error), traceback.format_exc())
         with contextlib.suppress(OSError):
             connection.send(failed)
+
+
+def _end_in_a_while(number: int, frame: FrameType | None) -> None:
+    """A stop that all processes of a run hear is the parent's to act on: it ends its workers, and so does its own end.
+
+    A worker that is still there later was meant, as by multiprocessing in a parent that has never closed its pool.
+    """
+    last = threading.Timer(_GRACE_S, os._exit, (128 + number,))
+    last.daemon = True
+    last.start()
 
 
 def _listen(connection: Connection, inbox: Inbox) -> None:

@@ -19,8 +19,9 @@ class MlflowConfig(FrozenConfig):
         tracking_uri: `sqlite:///file` (relative to the project's root, wherever the command is started),
             `http(s)://server`, or what else mlflow takes.
         experiment: name that runs are gathered under.
-        timeout_s: seconds to wait for a server before asking it once more; a run goes on without a tracker that has
-            not answered in twice that time.
+        timeout_s: seconds to wait for a server before asking it once more. One that has not answered in twice that time
+            counts as silent: a run goes on without waiting for it, sends what it missed if it answers later, and waits
+            at its end so long once more.
         tags: further tags of every run.
         system_metrics: whether training stages sample the machine beside their curves.
         artifact_bytes: results up to this size are copied to the tracker; 0 = none.
@@ -40,3 +41,9 @@ class MlflowConfig(FrozenConfig):
         if not self.tracking_uri.startswith(_SQLITE) or name.startswith("/"):
             return self.tracking_uri
         return f"{_SQLITE}{(project / name).as_posix()}"
+
+    def lacks_database(self, project: Path) -> bool:
+        """Whether the store is an SQLite file that is still to be made, which takes a while."""
+        uri = self.absolute_uri(project)
+        path = Path(uri.removeprefix(_SQLITE))
+        return uri.startswith(_SQLITE) and not (path.is_file() and path.stat().st_size)

@@ -1,6 +1,7 @@
 """Every `kedro run` as a run in MLflow, every training node as a child of it.
 
-mlflow is imported when the first node starts, so that other commands do not pay for it.
+mlflow is imported when the first node starts, so that other commands do not pay for it. Nothing that goes wrong with it
+may reach the run: see `TrackingStore`, which does all of its calls in the background.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kedro.config import AbstractConfigLoader, MissingConfigException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.io import AbstractVersionedDataset, DataCatalog
@@ -27,6 +29,7 @@ from worldwise.tracking.config import MlflowConfig
 from worldwise.tracking.flatten import flatten, numbers
 from worldwise.tracking.interruption import RunInterrupted
 from worldwise.tracking.listeners import subscribe, unsubscribe
+from worldwise.tracking.runs import TrackedRun
 from worldwise.tracking.source import git_tags
 from worldwise.tracking.store import Status, TrackingStore
 
@@ -42,22 +45,31 @@ _RESULTS = "08_reporting"
 """Layer of metrics, figures and reports: what of it is one small file is copied to the tracker."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Curve:
     """A listener that writes a node's numbers into its run.
 
     Attributes:
         store, run: where to.
-        known: metric -> steps that the run has already, of a node that goes on.
+        note: file for the run's id, so that the node finds its run again if it is killed; None once it is written.
     """
 
     store: TrackingStore
-    run: str
-    known: Mapping[str, set[int]] = field(default_factory=dict)
+    run: TrackedRun
+    note: Path | None = None
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        new = {name: value for name, value in metrics.items() if step not in self.known.get(name, ())}
-        self.store.metrics(self.run, new, step)
+        self.store.metrics(self.run, metrics, step)
+        self.keep()
+
+    def keep(self) -> None:
+        """Writes the note as soon as there is an id to write."""
+        note, name = self.note, self.run.id
+        if note is not None and name is not None:
+            self.note = None
+            with suppress(OSError):
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.write_text(name, encoding="utf-8")
 
     def progress(self, done: int, total: int, text: str) -> None:
         """Progress is not tracked."""
@@ -73,9 +85,9 @@ class _Run:
     source: dict[str, str]
     params: dict[str, Any]
     catalog: DataCatalog
-    parent: str | None = None
-    opened: bool = False
+    parent: TrackedRun | None = None
     curves: dict[str, Curve] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 class MlflowHooks:
@@ -84,12 +96,14 @@ class MlflowHooks:
     def __init__(self) -> None:
         self._config = MlflowConfig(enabled=False)
         self._project = Path()
+        self._loader: AbstractConfigLoader | None = None
         self._run: _Run | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
         self._config = MlflowConfig.model_validate(context.config_loader["mlflow"])
         self._project = context.project_path
+        self._loader = context.config_loader
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Pipeline, catalog: DataCatalog) -> None:
@@ -110,54 +124,45 @@ class MlflowHooks:
             source=git_tags(self._project),
             params=_parameters(pipeline.inputs(), catalog),
             catalog=catalog,
+            settings=_settings(self._loader),
         )
 
     @hook_impl
     def before_dataset_loaded(self) -> None:
         """A node begins by loading: only a run in which a node begins is worth a line in the tracker."""
         run = self._run
-        if run is None or run.opened:
+        if run is None or run.parent is not None:
             return
-        run.opened = True
         run.store.end_dead()
         run.parent = run.store.open_run(run.name, {**run.source, **run.tags})
-        if run.parent is not None:
-            run.store.params(run.parent, run.params)
-            run.store.text(run.parent, json.dumps(run.params, indent=1, default=str), "config/parameters.json")
+        run.store.params(run.parent, run.params)
+        for name, content in {"parameters": run.params, **run.settings}.items():
+            run.store.text(run.parent, json.dumps(content, indent=1, default=str), f"config/{name}.json")
 
     @hook_impl
     def before_node_run(self, node: Node) -> None:
         run = self._run
         if run is None or run.parent is None:
             return
-        curve = self._curve(run, run.parent, node) if TRACKED_TAGS & node.tags else None
-        if curve is not None:
-            run.curves[node.name] = curve
+        tracked = run.parent
+        if TRACKED_TAGS & node.tags:
+            curve = run.curves[node.name] = self._curve(run, run.parent, node)
             subscribe(curve)
-        tracked = run.parent if curve is None else curve.run
-        set_made(made_now().model_copy(update={"mlflow_run": tracked}))
+            tracked = curve.run
+        set_made(made_now().model_copy(update={"mlflow_run": run.store.id_of(tracked) or ""}))
+        if node.name in run.curves:
+            run.curves[node.name].keep()
 
-    def _curve(self, run: _Run, parent: str, node: Node) -> Curve | None:
+    def _curve(self, run: _Run, parent: TrackedRun, node: Node) -> Curve:
         """The node's own run: a new one, or the one of a node that was killed and goes on."""
         own = workspace()
         note = None if own is None else own.folder / _NOTE
-        if note is not None and note.is_file():
-            child = note.read_text(encoding="utf-8")
-            if run.store.reopen_run(child, parent):
-                run.store.watch(child)
-                return Curve(run.store, child, run.store.known_steps(child))
         own_tags = {"kedro.node": node.name, "ledger.key": made_now().key, "kedro.run_id": run.tags["kedro.run_id"]}
         tags = {**run.source, **own_tags, **_versions(node.inputs, run.catalog, saved=False)}
-        created = run.store.open_run(node.name, tags, parent)
-        if created is None:
-            return None
-        run.store.params(created, _parameters(node.inputs, run.catalog))
-        run.store.watch(created)
-        if note is not None:
-            with suppress(OSError):
-                note.parent.mkdir(parents=True, exist_ok=True)
-                note.write_text(created, encoding="utf-8")
-        return Curve(run.store, created)
+        child = run.store.open_run(node.name, tags, parent, _noted(note))
+        run.store.params(child, _parameters(node.inputs, run.catalog))
+        run.store.watch(child)
+        return Curve(run.store, child, note)
 
     @hook_impl
     def after_node_run(self, node: Node) -> None:
@@ -204,8 +209,34 @@ class MlflowHooks:
 
     def _close(self, status: Status) -> None:
         run, self._run = self._run, None
-        if run is not None and run.parent is not None:
-            run.store.close_run(run.parent, status)
+        if run is None or run.parent is None:
+            return
+        # Those of a node that was stopped before it began.
+        for curve in run.curves.values():
+            unsubscribe(curve)
+            run.store.close_run(curve.run, status)
+        run.store.close_run(run.parent, status)
+        run.store.finish()
+
+
+def _settings(loader: AbstractConfigLoader | None) -> dict[str, Any]:
+    """The catalog and the globals that are in force."""
+    found: dict[str, Any] = {}
+    for kind in ("catalog", "globals"):
+        with suppress(KeyError, MissingConfigException):
+            found[kind] = {} if loader is None else loader[kind]
+    given = getattr(loader, "runtime_params", None) or {}
+    if "globals" in found:
+        found["globals"] = {name: given.get(name, value) for name, value in found["globals"].items()}
+    return found
+
+
+def _noted(note: Path | None) -> str | None:
+    """The id in a note; None where there is none that can be read."""
+    try:
+        return None if note is None else note.read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _parameters(names: Iterable[str], catalog: DataCatalog) -> dict[str, Any]:
