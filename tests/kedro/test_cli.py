@@ -202,9 +202,9 @@ def test_doctor_looks_where_results_go(invoke: Invoke, tiny_folder: Path, tmp_pa
 
 
 def test_doctor_names_model_encoder_and_adapter_once(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    from worldwise.training import adapters
+    from worldwise.training import adapter_config
 
-    monkeypatch.setattr(adapters, "PACKAGE", "peft_that_is_absent")
+    monkeypatch.setattr(adapter_config, "PACKAGE", "peft_that_is_absent")
     wrong = "model.name=/no/model,encoder.name=/no/encoder,policy.learner.adapter.rank=4"
     result = invoke("doctor", "--env=test", f"--params={wrong}")
     assert result.exit_code == 1

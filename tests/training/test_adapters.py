@@ -18,7 +18,7 @@ from worldwise.generation.models import ModelError, load_model, save_model
 from worldwise.generation.protocol import Sampling
 from worldwise.generation.tiny import tiny_model, tiny_tokenizer
 from worldwise.generation.torch_engine import TorchEngine
-from worldwise.training import adapters
+from worldwise.training import adapter_config
 from worldwise.training.adapter_config import AdapterConfig
 from worldwise.training.adapters import adapter_off, attach
 from worldwise.training.body import llama
@@ -231,6 +231,6 @@ def test_what_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LearnerError, match="make a new learner"):
         first.supervised_update(batch())
     learner(model).finish()
-    monkeypatch.setattr(adapters, "PACKAGE", "peft_that_is_absent")
+    monkeypatch.setattr(adapter_config, "PACKAGE", "peft_that_is_absent")
     with pytest.raises(LearnerError, match=r"not installed: pip install 'worldwise\[lora\]'"):
         learner(toy_model())
