@@ -242,15 +242,15 @@ def test_a_killed_runs_curves_go_on_in_the_tracker(place: Place, tracked: Path) 
     os.killpg(running.pid, signal.SIGKILL)
     ended(running)
     killed = {run.info.run_name: run for run in client.search_runs([experiment])}
-    assert killed["train_policy"].info.status == "RUNNING", "nobody could say more"
-    child = killed["train_policy"].info.run_id
+    assert killed["train_policy_from_base"].info.status == "RUNNING", "nobody could say more"
+    child = killed["train_policy_from_base"].info.run_id
     code, said = place.run("--only-missing-outputs", pipeline="rl_only", params=params)
     assert code == 0, said
     assert "goes on from the state" in said
     found = {run.info.run_id: run for run in client.search_runs([experiment])}
-    assert [run.info.run_id for run in found.values() if run.info.run_name == "train_policy"] == [child]
+    assert [run.info.run_id for run in found.values() if run.info.run_name == "train_policy_from_base"] == [child]
     assert found[child].info.status == "FINISHED"
-    before, after = killed["train_policy"].data.tags["mlflow.parentRunId"], found[child].data.tags["mlflow.parentRunId"]
+    before, after = killed["train_policy_from_base"].data.tags["mlflow.parentRunId"], found[child].data.tags["mlflow.parentRunId"]
     assert [found[run].info.status for run in (before, after)] == ["KILLED", "FINISHED"]
     curves = {
         name: sorted(point.step for point in client.get_metric_history(child, name))
@@ -261,12 +261,12 @@ def test_a_killed_runs_curves_go_on_in_the_tracker(place: Place, tracked: Path) 
     everywhere = max(curves.values(), key=len)
     assert everywhere == list(range(everywhere[0], everywhere[0] + 8)), "neither gaps nor duplicates"
     assert all(len(set(steps)) == len(steps) for steps in curves.values())
-    (model,) = [path for path in place.manifests() if path.parent.parent.name == "policy_model"]
+    (model,) = [path for path in place.manifests() if path.parent.parent.name == "rl_only_model"]
     made = json.loads(model.read_text())["made"]
     assert (made["mlflow_run"], made["key"]) == (child, found[child].data.tags["ledger.key"])
     config = artifacts / after / "artifacts" / "config"
     catalog = json.loads((config / "catalog.json").read_text())
-    assert catalog["policy_model"]["filepath"].startswith(place.root.as_posix())
+    assert catalog["base_model"]["filepath"].startswith(place.root.as_posix())
     assert json.loads((config / "globals.json").read_text()) == {"data_root": place.root.as_posix()}
     assert json.loads((config / "parameters.json").read_text())["policy.iterations"] == 8
 
