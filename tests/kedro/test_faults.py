@@ -250,7 +250,7 @@ def test_a_killed_runs_curves_go_on_in_the_tracker(place: Place, tracked: Path) 
     found = {run.info.run_id: run for run in client.search_runs([experiment])}
     assert [run.info.run_id for run in found.values() if run.info.run_name == "train_policy_from_base"] == [child]
     assert found[child].info.status == "FINISHED"
-    before, after = killed["train_policy_from_base"].data.tags["mlflow.parentRunId"], found[child].data.tags["mlflow.parentRunId"]
+    before, after = (run.data.tags["mlflow.parentRunId"] for run in (killed["train_policy_from_base"], found[child]))
     assert [found[run].info.status for run in (before, after)] == ["KILLED", "FINISHED"]
     curves = {
         name: sorted(point.step for point in client.get_metric_history(child, name))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from worldwise.ledger.code import CodeSet, changed_code
+from worldwise.ledger.code import CodeSet, changed_code, import_all
 
 FILES = {
     "__init__.py": "",
@@ -184,3 +184,12 @@ def test_functions_count_together_in_any_order(digests: Change, package: Path, t
     code.save()
     assert CodeSet("toypack", package, kept=kept).digests(nodes.train, nodes.other) == both
     assert CodeSet("toypack", package, kept=kept).digests(nodes.train) == digests()
+
+
+def test_what_is_edited_after_the_import_does_not_run(digests: Change, package: Path) -> None:
+    nodes = importlib.import_module("toypack.nodes")
+    reached = digests()
+    assert "toypack.late" not in sys.modules, "a function imports it"
+    import_all(["toypack.never", *reached])
+    (package / "late.py").write_text(FILES["late.py"].replace("count + 1", "count + 1000"))
+    assert nodes.train(None) == 2 * (3 + 1) + 2 * 2

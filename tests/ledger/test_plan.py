@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -274,6 +276,27 @@ def test_a_file_without_versions_counts_by_its_content(toy: Toy) -> None:
     assert toy.load("report")[3] == "another note"
     toy.store(LATER, notes="a note")
     assert toy.plan()["report"].cached["report"].version == OWN, "going back finds the earlier one"
+
+
+@pytest.mark.parametrize("only_missing", [True, False])
+def test_the_code_of_what_runs_is_taken_in_before_the_first_node(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only_missing: bool
+) -> None:
+    (tmp_path / "toy_estimator.py").write_text("VALUE = 'as the key was made'")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    toy.code.digests_by_node = {"train": {"toy_estimator": "1"}}
+    seen = []
+
+    def edit_and_use() -> None:
+        (tmp_path / "toy_estimator.py").write_text("VALUE = 'edited'")
+        seen.append(importlib.import_module("toy_estimator").VALUE)
+
+    toy.meanwhile = edit_and_use
+    try:
+        toy.run(OWN, only_missing)
+        assert seen == ["as the key was made"]
+    finally:
+        sys.modules.pop("toy_estimator", None)
 
 
 def test_what_cannot_be_looked_at_is_never_what_it_was(toy: Toy) -> None:

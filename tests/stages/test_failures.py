@@ -8,13 +8,40 @@ from dataclasses import replace
 
 import pytest
 
+from tests.stages.conftest import Corridor, CorridorFamily
 from worldwise.episodes.record import Episode, Termination
 from worldwise.stages.actor import Checkpoint, StageContext
 from worldwise.stages.collect import CollectConfig, collect_episodes
 from worldwise.stages.errors import StageError
 from worldwise.stages.evaluate import EvaluateConfig, evaluate_acting
 from worldwise.stages.playing import sound
-from worldwise.worlds.contract import WorldFamily
+from worldwise.stages.train_policy import PolicyConfig, train_policy
+from worldwise.training.config import LearnerConfig
+from worldwise.worlds.contract import Step, WorldFamily
+
+
+class _Fragile(Corridor):
+    """Breaks at the first step if its family says so."""
+
+    def __init__(self, max_turns: int, breaks: bool) -> None:
+        super().__init__(max_turns)
+        self._breaks = breaks
+
+    def step(self, action: str) -> Step:
+        if self._breaks:
+            raise RuntimeError("the engine is gone")
+        return super().step(action)
+
+
+class _FragileFamily(CorridorFamily):
+    """Of each `every` worlds one breaks."""
+
+    def __init__(self, every: int) -> None:
+        self._every, self._made = every, 0
+
+    def new(self) -> Corridor:
+        self._made += 1
+        return _Fragile(self.max_turns, self._made % self._every == 1 % self._every)
 
 
 @pytest.fixture
@@ -71,3 +98,24 @@ def test_a_world_that_never_answers_in_time_is_no_result(
         stage(start, family, hurried)
     assert sum(record.exc_info is not None for record in caplog.records) == 1, "one stack is enough"
     assert stage(start, family, replace(hurried, rollout=hurried.rollout.model_copy(update={"failures_max": 1.0})))
+
+
+def _policy(algorithm: str) -> PolicyConfig:
+    learner = LearnerConfig(learning_rate=1e-3, updates=1)
+    return PolicyConfig(algorithm=algorithm, iterations=1, tasks_per_iteration=3, group_size=4, learner=learner)
+
+
+@pytest.mark.parametrize(("algorithm", "dropped"), [("grpo", 4.0), ("reinforce_pp", 1.0)])
+def test_policy_rl_drops_the_group_of_an_episode_that_broke_and_goes_on(
+    start: Checkpoint, context: StageContext, algorithm: str, dropped: float
+) -> None:
+    family = _FragileFamily(12)
+    own = replace(context, family=family)
+    (row,) = train_policy(start, family.tasks("train"), [], _policy(algorithm), own, "policy").curve
+    assert (row["episodes"], row["failed_episodes"], row["dropped_episodes"]) == (12.0, 1.0, dropped)
+
+
+def test_policy_rl_stops_where_every_group_broke(start: Checkpoint, context: StageContext) -> None:
+    family = _FragileFamily(1)
+    with pytest.raises(StageError, match="policy, iteration 0: nothing to train on is left: failures of world or"):
+        train_policy(start, family.tasks("train"), [], _policy("grpo"), replace(context, family=family), "policy")

@@ -8,7 +8,7 @@ import pytest
 
 from worldwise.episodes.record import Episode, Termination, Turn
 from worldwise.stages.estimators import EstimatorConfig, turn_advantages
-from worldwise.stages.policy_rows import chosen_groups, group_numbers, telling_groups
+from worldwise.stages.policy_rows import chosen_groups, group_numbers, telling_groups, whole_groups
 
 
 def key(observation: str) -> str:
@@ -62,6 +62,13 @@ def test_failed_episodes_leave_their_group(make_episode: Callable[..., Episode])
     assert found == [[0.5, 0.5], [0.0, 0.0], [-0.5, -0.5]]
     # One episode left is nothing to compare.
     assert turn_advantages([make_episode("a", success=True), broken], config, key) == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_groups_that_a_failure_broke_are_not_trained_on(make_episode: Callable[..., Episode]) -> None:
+    whole = [make_episode("a", group="g", success=True), make_episode("b", group="g")]
+    hurt = [make_episode("a", group="h", success=True), make_episode("b", group="h", termination=Termination.TIMEOUT)]
+    assert whole_groups([*hurt, *whole]) == whole
+    assert whole_groups(hurt) == []
 
 
 def test_group_numbers(make_episode: Callable[..., Episode]) -> None:

@@ -12,10 +12,11 @@ What is reached only through strings (`getattr(module, name)`, `importlib.import
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -346,6 +347,16 @@ def _data_files(package: Path) -> dict[str, str]:
     beside = [own for own in package.iterdir() if own.is_file() and own.suffix not in (".py", ".pyc")]
     within = [own for own in (package / TEMPLATES).rglob("*") if own.is_file()]
     return {own.relative_to(package).as_posix(): file_entry(own).sha256 for own in sorted([*beside, *within])}
+
+
+def import_all(modules: Iterable[str]) -> None:
+    """Imports modules now, so that what is edited from here on is not what this process runs.
+
+    One that cannot be imported is left to whoever needs it: an optional package may be missing.
+    """
+    for name in modules:
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 def changed_code(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +11,7 @@ from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
 from worldwise.ledger.checked import CheckedVersions
+from worldwise.ledger.code import import_all
 from worldwise.ledger.pins import pin_cached, pin_newest
 from worldwise.ledger.plan import NodePlan, Planner, Surroundings
 from worldwise.ledger.provenance import set_made
@@ -48,18 +49,22 @@ class LedgerRun:
             if dataset is not None and pinned_version(dataset) is not None:
                 # Now, and not hours later when its turn comes.
                 self.check(name)
-        for node in pipeline.nodes:
-            # Now: what is edited while the run lasts is not what it runs.
-            self.around.code_of(node)
+        code = {node.name: self.around.code_of(node) for node in pipeline.nodes}
         self.around.code.save()
         if not only_missing:
             self.notes = made_otherwise(self.around, pipeline, pipeline.inputs())
             pin_newest(pipeline, catalog)
+            self._import(code.values())
             return []
         outlook = look_ahead(self.around, pipeline)
         self.notes = outlook.notes
         pin_cached(pipeline, catalog, outlook.plans, outlook.chosen)
+        self._import(code[plan.node] for plan in outlook.plans if plan.reasons)
         return outlook.plans
+
+    def _import(self, code: Iterable[Mapping[str, str]]) -> None:
+        """Takes the code of nodes in, as it was when their keys were made: edits come with the next run."""
+        import_all(sorted({module for own in code for module in own}))
 
     def check(self, dataset: str) -> None:
         """Before a dataset is loaded.

@@ -29,11 +29,12 @@ class RolloutConfig(FrozenConfig):
         temperature: > 0 samples, 0 takes the most probable token.
         top_p: nucleus, (0, 1].
         min_p: drop tokens below this share of the most probable one, [0, 1).
-        step_timeout_s: seconds a world may take for one answer; 0 = no limit, and no thread in between.
+        step_timeout_s: seconds a world may take for one answer; 0 = no limit, and no thread in between (which saves
+            some 20 microseconds a turn).
         episode_timeout_s: seconds an episode may take in all, looked at between turns; 0 = no limit.
         failures_max: share of the episodes of a collection or an evaluation that may end in a failure of world or
-            engine (a time limit counts as one), [0, 1]; with more the stage stops and stores nothing. Policy RL goes
-            on with the valid ones and stops where none is left.
+            engine (a time limit counts as one), [0, 1]; with more the stage stops and stores nothing. Policy RL drops
+            the groups of such episodes and stops where none is left.
     """
 
     slots: int = Field(32, ge=1)
@@ -43,7 +44,7 @@ class RolloutConfig(FrozenConfig):
     temperature: float = Field(1.0, ge=0.0, le=10.0)
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     min_p: float = Field(0.0, ge=0.0, lt=1.0)
-    step_timeout_s: float = Field(0.0, ge=0.0)
+    step_timeout_s: float = Field(300.0, ge=0.0)
     episode_timeout_s: float = Field(0.0, ge=0.0)
     failures_max: Annotated[float, COSMETIC] = Field(0.1, ge=0.0, le=1.0)
 

@@ -16,6 +16,7 @@ import operator
 import os
 import shutil
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -48,6 +49,8 @@ _SHARED_MEMORY = Path("/dev/shm")
 _WORKER_BYTES = 2**30
 """Memory of a worker beside its copy of the weights, measured with 64 slots of the embedded model in long games:
 cached contexts above all."""
+_PLAYS = tuple(f"worldwise.{layer}." for layer in ("agents", "episodes", "generation", "rollouts", "stages", "worlds"))
+"""What the names of modules begin with that workers run code of."""
 _PATIENCE_S = 5.0
 """Seconds that a worker gets to end by itself before it is killed."""
 
@@ -60,8 +63,9 @@ def worker_count(wanted: int | None, model: PreTrainedModel) -> int:
     """How many processes play a model; 1 means none beside this one.
 
     Args:
-        wanted: at most so many; None = one per core, as far as half of the free memory and the shared memory
-            reach. Never more than there are cores.
+        wanted: at most so many; None = one per core, as far as half of the machine's memory and the shared memory
+            reach; what else is in memory at the moment does not count, as a run that goes on later must come to the
+            same number. Never more than there are cores.
         model: a model that is not on the CPU is played by this process alone.
 
     Raises:
@@ -75,9 +79,9 @@ def worker_count(wanted: int | None, model: PreTrainedModel) -> int:
     if wanted is not None:
         return min(wanted, cores)
     size = weight_bytes(model)
-    if not _SHARED_MEMORY.is_dir() or shutil.disk_usage(_SHARED_MEMORY).free < 2 * size:
+    if not _SHARED_MEMORY.is_dir() or shutil.disk_usage(_SHARED_MEMORY).total < 2 * size:
         return 1
-    return max(1, min(cores, psutil.virtual_memory().available // (2 * (size + _WORKER_BYTES))))
+    return max(1, min(cores, psutil.virtual_memory().total // (2 * (size + _WORKER_BYTES))))
 
 
 class WorkerPool:
@@ -217,6 +221,8 @@ class WorkerPool:
         recipe = Recipe(shared, self._tokenizer, agent, family, slots, self._max_length, self._dtype)
         context = multiprocessing.get_context("forkserver")
         kinds = {type(module).__module__ for module in self._model.modules()} | {type(self._tokenizer).__module__}
+        # Whatever of this package is loaded here as well: workers that start later must not run what was edited since.
+        kinds |= {name for name in sys.modules if name.startswith(_PLAYS)}
         context.set_forkserver_preload(["__main__", serve.__module__, *sorted(kinds)])
         # The tracker first: starting it lets signals through again, whatever was blocked before.
         resource_tracker.ensure_running()

@@ -71,6 +71,13 @@ def learner_rows(
     return policy_sequences(episodes, turn_advantages(episodes, config, state_key, by_turn), agent)
 
 
+def whole_groups(episodes: Sequence[Episode]) -> list[Episode]:
+    """The episodes without the groups that world or engine broke: what is left of such a group is no fair sample of its
+    task (what hangs or raises may depend on what the agent did), so its members are not compared."""
+    broken = {episode.group_id for episode in episodes if not episode.reward_valid}
+    return [episode for episode in episodes if episode.group_id not in broken]
+
+
 def telling_groups(episodes: Sequence[Episode]) -> list[str]:
     """Ids of the groups whose valid returns are not all equal, in the order of play."""
     groups = _valid_groups(episodes)

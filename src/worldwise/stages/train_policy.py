@@ -27,6 +27,7 @@ from worldwise.stages.policy_rows import (
     state_numbers,
     telling_groups,
     truncation_numbers,
+    whole_groups,
 )
 from worldwise.stages.reporter import CurveRecorder
 from worldwise.stages.saving import TrainingState, resumed
@@ -142,9 +143,10 @@ def train_policy(
     """Train the policy.
 
     Curve, per iteration: see `playing.curve_numbers`, `policy_rows.group_numbers`, `truncation_numbers` and, for
-    GiGPO, `state_numbers`; `running_success`; `prefix_ratio`; `seconds_rollout`, `seconds_update`, `seconds_rest`; the
-    learner's metrics as `learner_*`; `warnings`, how many conditions of `policy_watch` hold; `probe_success` where the
-    probe was played (row of the iteration after which it was).
+    GiGPO, `state_numbers`; `running_success`; `dropped_episodes`, those of groups that a failure of world or engine
+    broke; `prefix_ratio`; `seconds_rollout`, `seconds_update`, `seconds_rest`; the learner's metrics as `learner_*`;
+    `warnings`, how many conditions of `policy_watch` hold; `probe_success` where the probe was played (row of the
+    iteration after which it was).
 
     Args:
         checkpoint: the start; its model is changed in place. A KL term refers to these weights.
@@ -236,7 +238,8 @@ class _Loop:
         stats = RolloutStats()
         rounds = self._rounds(stats)
         episodes = [episode for own in rounds for episode in own]
-        trained = episodes if len(rounds) == 1 else chosen_groups(episodes, config.tasks_per_iteration)
+        usable = self._usable(episodes)
+        trained = usable if len(rounds) == 1 else chosen_groups(usable, config.tasks_per_iteration)
         played = time.perf_counter()
         row = {**curve_numbers(episodes), **group_numbers(episodes), **truncation_numbers(episodes)}
         row |= state_numbers(episodes, config, context.family.canonical_state)
@@ -247,6 +250,7 @@ class _Loop:
             self.keeper.keep()
         learned = self._update(trained)
         row |= {"episodes": float(len(episodes)), "sampling_rounds": float(len(rounds))}
+        row["dropped_episodes"] = float(len(episodes) - len(usable))
         updated = time.perf_counter()
         row |= {f"learner_{name}": value for name, value in learned.items()}
         row |= {name: stats.metrics()[name] for name in ("prefix_ratio", "restart_share")}
@@ -273,10 +277,16 @@ class _Loop:
             chosen += tasks
             plans = plan_groups(tasks, config.group_size, self.version, state.step, context.seed, config.temperature)
             rounds.append(list(play_plans(self.actor, plans, context, config.max_turns, stats=stats)))
-            played = [episode for own in rounds for episode in own]
+            played = self._usable([episode for own in rounds for episode in own])
             enough = len(telling_groups(played)) >= config.tasks_per_iteration
             if enough or not fresh or len(rounds) == config.sampling_rounds:
                 return rounds
+
+    def _usable(self, episodes: Sequence[Episode]) -> list[Episode]:
+        """What can be trained on: whole groups where they are compared, single valid episodes otherwise."""
+        if self.config.algorithm in ALONE:
+            return [episode for episode in episodes if episode.reward_valid]
+        return whole_groups(episodes)
 
     def out_of_time(self) -> bool:
         """Whether the next iteration would begin behind `max_minutes`."""
@@ -313,8 +323,9 @@ class _Loop:
         sequences = learner_rows(episodes, config, self.learner, self.actor.agent, self.context.family.canonical_state)
         if not sequences:
             raise StageError(
-                f"{self.version}, iteration {self.state.step}: all {len(episodes)} episodes ended in failures of "
-                "world or engine; see the warnings above"
+                f"{self.version}, iteration {self.state.step}: nothing to train on is left: failures of world or "
+                "engine ended episodes of every group; see the warnings above, mend the world or the engine; for a "
+                "slow world raise rollout.step_timeout_s or rollout.episode_timeout_s"
             )
         if self.state.step == 0:
             limit = math.inf if config.sampler_gap is None else config.sampler_gap
