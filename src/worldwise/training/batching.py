@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from worldwise.episodes.sequences import Allowed, TrainingSequence
 from worldwise.training.errors import LearnerError
+from worldwise.training.ranks import ALONE, Ranks
 
 PAD_MULTIPLE = 32
 
@@ -171,15 +172,16 @@ def plan_micro_batches(rows: Sequence[Row], budget: int) -> list[list[int]]:
     return batches
 
 
-def micro_batches(rows: Sequence[Row], budget: int, device: torch.device) -> list[MicroBatch]:
-    """All rows with scored tokens, in micro-batches of at most `budget` padded tokens (see the plan).
+def micro_batches(rows: Sequence[Row], budget: int, device: torch.device, ranks: Ranks = ALONE) -> list[MicroBatch]:
+    """All rows with scored tokens, in micro-batches of at most `budget` padded tokens (see the plan): those of this
+    rank, where several share them.
 
     `MicroBatch.places` counts through the scored tokens of all `rows` in the order given.
     """
     ends = np.cumsum([len(row.scored) for row in rows])
     return [
         _collate([rows[i] for i in plan], [int(ends[i]) - len(rows[i].scored) for i in plan], device)
-        for plan in plan_micro_batches(rows, budget)
+        for plan in ranks.share(plan_micro_batches(rows, budget))
     ]
 
 

@@ -27,6 +27,8 @@ class LearnerConfig(FrozenConfig):
         micro_batch_tokens: padded tokens per forward pass. It bounds memory and changes only the speed (on
             CPUs small models are fastest around 4,096, where tensors stay in the caches).
         precision: `fp32`, or `bf16` = autocast of the body with float32 weights and float32 head.
+        gradient_checkpointing: compute each layer again in the backward pass instead of keeping its activations: much
+            less memory for long sequences, about a third more time, the same numbers.
         adapter: train a LoRA adapter instead of all weights (see `AdapterConfig`); None = all weights. It is
             merged at the end of the stage. It wants a higher learning rate, about ten times that of all weights.
         clip_low, clip_high: clip range of the ratio, [1 - low, 1 + high].
@@ -64,6 +66,7 @@ class LearnerConfig(FrozenConfig):
     updates: int = Field(1, ge=1)
     micro_batch_tokens: int = Field(4096, ge=32)
     precision: Literal["fp32", "bf16"] = "fp32"
+    gradient_checkpointing: bool = False
     adapter: AdapterConfig | None = None
     clip_low: float = Field(0.2, ge=0.0, lt=1.0)
     clip_high: float = Field(0.2, ge=0.0)

@@ -23,6 +23,7 @@ from worldwise.training.critic_config import CriticConfig
 from worldwise.training.errors import LearnerError
 from worldwise.training.forward import LINEAR_HEADS, states_at
 from worldwise.training.metrics import Means
+from worldwise.training.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -78,15 +79,18 @@ class Critic:
         nn.init.zeros_(self.head.bias)
         self._optimizer = torch.optim.AdamW(self._parameters(), lr=config.learning_rate, weight_decay=0.0)
 
-    def values(self, micro: MicroBatch, states: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+    def values(
+        self, micro: MicroBatch, states: torch.Tensor | None, dtype: torch.dtype, *, recomputed: bool = False
+    ) -> torch.Tensor:
         """Values of the scored tokens, float32 [N], differentiable.
 
         Args:
             micro: the micro-batch.
             states: [N, d], the policy's hidden states; read with a shared trunk only.
             dtype: of the trunk's matrix products.
+            recomputed: the trunk's activations, see `recomputing`.
         """
-        own = states if self.trunk is None else states_at(self.trunk, micro, dtype=dtype)
+        own = states if self.trunk is None else states_at(self.trunk, micro, dtype=dtype, recomputed=recomputed)
         if own is None:
             raise LearnerError("a critic with a shared trunk needs the policy's hidden states")
         found: torch.Tensor = self.head(own.float())[:, 0]
@@ -114,9 +118,10 @@ class Critic:
         share = 1.0 if self.trunk is not None else self.config.share
         return 0.5 * share * losses.sum() / tokens
 
-    def step(self, means: Means) -> None:
-        """One step of the critic's own optimizer on the gradients at hand."""
+    def step(self, means: Means, ranks: Ranks = ALONE) -> None:
+        """One step of the critic's own optimizer on the gradients at hand, those of all ranks together."""
         parameters = self._parameters()
+        ranks.add_up_gradients(parameters)
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip or math.inf))
         if not math.isfinite(norm):
             self._optimizer.zero_grad()

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
 from worldwise.algorithms.losses.entropy import entropies
 from worldwise.training.batching import MicroBatch, Restriction
 from worldwise.training.body import llama
+from worldwise.training.recomputing import layers_recomputed, recompute
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -48,6 +48,7 @@ def score_tokens(
     *,
     dtype: torch.dtype = torch.float32,
     entropy_gradient: bool = False,
+    recomputed: bool = False,
 ) -> Scores:
     """Score the chosen tokens of a micro-batch.
 
@@ -59,16 +60,17 @@ def score_tokens(
         batch: the micro-batch, on the model's device.
         dtype: of the matrix products in the model's body, float32 or bfloat16 (autocast).
         entropy_gradient: let gradients flow through the entropies.
+        recomputed: see `recomputing`.
 
     Returns:
         Scores under the distribution the tokens were sampled from: logits / temperature, restricted to the
         allowed ids where the micro-batch says so.
     """
     if model.config.model_type not in LINEAR_HEADS:
-        with torch.autocast(model.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+        with _autocast(model, dtype), layers_recomputed(model, recomputed):
             logits = model(**_inputs(model, batch)).logits.flatten(0, 1)[batch.where]
         return Scores(*_score_logits(logits, batch.targets, batch.temperatures, batch.restriction, entropy_gradient))
-    hidden = states_at(model, batch, dtype=dtype)
+    hidden = states_at(model, batch, dtype=dtype, recomputed=recomputed)
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     size = max(1, LOGIT_CHUNK // int(head.weight.shape[0]))
 
@@ -82,30 +84,35 @@ def score_tokens(
 
     if len(hidden) <= size:
         return Scores(*score(hidden, 0), hidden)
-    parts = [
-        checkpoint(score, hidden[start : start + size], start, use_reentrant=False)
-        for start in range(0, len(hidden), size)
-    ]
+    parts = [recompute(score, hidden[start : start + size], start) for start in range(0, len(hidden), size)]
     logprobs, spread, hits = (torch.cat(column) for column in zip(*parts, strict=True))
     return Scores(logprobs, spread, hits, hidden)
 
 
-def states_at(model: PreTrainedModel, batch: MicroBatch, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def states_at(
+    model: PreTrainedModel, batch: MicroBatch, *, dtype: torch.dtype = torch.float32, recomputed: bool = False
+) -> torch.Tensor:
     """Last hidden states at the places that predict the scored tokens.
 
     Args:
         model: a causal language model of transformers, or its body alone.
         batch: the micro-batch, on the model's device.
         dtype: of the matrix products, float32 or bfloat16 (autocast).
+        recomputed: see `recomputing`.
 
     Returns:
         [N, d], differentiable; float32, or `dtype` where transformers runs the model's own forward pass.
     """
     if llama.supports(model):
-        return llama.hidden_states(model, batch.input_ids, batch.position_ids, batch.attention, batch.where, dtype)
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+        places = (batch.input_ids, batch.position_ids, batch.attention, batch.where)
+        return llama.hidden_states(model, *places, dtype, recomputed=recomputed)
+    with _autocast(model, dtype), layers_recomputed(model, recomputed):
         states: torch.Tensor = model.base_model(**_inputs(model, batch)).last_hidden_state
     return states.flatten(0, 1)[batch.where]
+
+
+def _autocast(model: PreTrainedModel, dtype: torch.dtype) -> torch.autocast:
+    return torch.autocast(model.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16)
 
 
 def _inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.autograd.graph import increment_version
 
 from worldwise.algorithms.losses.aggregation import aggregate
 from worldwise.algorithms.losses.kl import kl_tokens
@@ -29,14 +27,17 @@ from worldwise.training.minibatch import (
     PolicyBatch,
     concatenate,
     kl_in_loss,
+    loss_names,
     policy_batch,
     policy_losses,
     responses,
     role_weights,
     split_by_group,
 )
+from worldwise.training.optimizer import Optimizer
+from worldwise.training.ranks import ranks_here
 from worldwise.training.sampler_gap import SamplerGap, checked_gap
-from worldwise.training.schedule import learning_rate_factor
+from worldwise.training.scoring import by_row, score_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -56,7 +57,8 @@ class Learner:
         reference: the frozen model of the KL term, or None. With an adapter it is the model itself, with the
             adapter off.
         critic: the value head of PPO, or None.
-        steps: optimizer steps planned so far (the position in the schedule).
+        ranks: processes that train the model together: those of torch's process group, where one is initialised.
+            All give the same sequences to the same calls in the same order, and all get the same results.
     """
 
     def __init__(
@@ -97,8 +99,7 @@ class Learner:
         self.model = model
         self.model.eval()  # type: ignore[no-untyped-call]
         self.config = config
-        self.total_steps = total_steps
-        self.steps = 0
+        self.ranks = ranks_here()
         self._finished = False
         self.reference = None
         if config.kl_coefficient > 0.0 and reference is None and self._adapter is not None:
@@ -107,16 +108,7 @@ class Learner:
             self.reference = copy.deepcopy(model) if reference is None else reference
             self.reference.eval().requires_grad_(False)  # type: ignore[no-untyped-call]
         parameters = [p for p in model.parameters() if p.requires_grad]
-        self._optimizer = torch.optim.AdamW(
-            [
-                {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
-                {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-            ],
-            lr=config.learning_rate,
-            betas=config.betas,
-            eps=config.epsilon,
-            fused=True,
-        )
+        self._optimizer = Optimizer(parameters, config, total_steps, self.ranks)
 
     def update(self, sequences: Sequence[TrainingSequence]) -> dict[str, float]:
         """One iteration of policy training on collected sequences.
@@ -154,7 +146,7 @@ class Learner:
                 batches = [replace(batches[0], old_logprobs=None), *later]
             for batch in batches:
                 self._policy_step(batch, means)
-        return _report(means)
+        return self._report(means)
 
     def supervised_update(
         self,
@@ -190,20 +182,23 @@ class Learner:
             raise LearnerError("no token has a weight > 0: mark RESPONSE tokens, or give weights")
         share = self._tensor(flat / flat.sum(dtype=np.float64))
         means = Means("optimizer_steps", "response_tokens", "input_tokens", "padded_tokens")
-        means.count("sequences", len(sequences))
+        means.count("sequences", len(sequences) * self.ranks.first)
         with self._threads():
             loss = 0.0
-            for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
-                scores = score_tokens(self.model, micro, dtype=self._dtype)
+            for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device, self.ranks):
+                scores = score_tokens(
+                    self.model, micro, dtype=self._dtype, recomputed=self.config.gradient_checkpointing
+                )
                 part = aggregate(-scores.logprobs, share[micro.places])
                 part.backward()  # type: ignore[no-untyped-call]
                 loss += float(part.detach())
                 means.add("entropy", scores.entropies)
                 means.add("token_accuracy", scores.hits)
                 _count(means, micro)
+            (loss,) = self._over_ranks([loss])
             means.add("loss", loss)
             self._step(loss, means)
-        return _report(means)
+        return self._report(means)
 
     @torch.no_grad()
     def log_probs(self, sequences: Sequence[TrainingSequence]) -> list[NDArray[np.float32]]:
@@ -218,7 +213,7 @@ class Learner:
         """
         rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
         with self._threads():
-            return _by_row(rows, self._score(rows))
+            return by_row(rows, self._score(rows))
 
     @torch.no_grad()
     def values(self, sequences: Sequence[TrainingSequence]) -> list[NDArray[np.float32]]:
@@ -235,10 +230,11 @@ class Learner:
         rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
         flat = torch.zeros(sum(len(row.scored) for row in rows), device=self._device)
         with self._threads():
-            for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
+            for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device, self.ranks):
                 states = None if self.critic.trunk is not None else states_at(self.model, micro, dtype=self._dtype)
                 flat[torch.from_numpy(micro.places).to(self._device)] = self.critic.values(micro, states, self._dtype)
-        return _by_row(rows, flat)
+            self.ranks.add_up([flat])
+        return by_row(rows, flat)
 
     @torch.no_grad()
     def reference_kl(self, sequences: Sequence[TrainingSequence]) -> list[NDArray[np.float32]]:
@@ -256,7 +252,7 @@ class Learner:
         recorded = self._tensor(concatenate(row.sequence.logprobs[row.scored] for row in rows))
         with self._threads(), adapter_off(self.reference):
             reference = self._score(rows, model=self.reference)
-        return _by_row(rows, kl_tokens(recorded, reference, self.config.kl_estimator))
+        return by_row(rows, kl_tokens(recorded, reference, self.config.kl_estimator))
 
     @torch.no_grad()
     def check_sampler_gap(self, sequences: Sequence[TrainingSequence], limit: float = 1e-5) -> SamplerGap:
@@ -301,7 +297,7 @@ class Learner:
         model is
         not in it: give the resumed learner the same one.
         """
-        own = {"optimizer": self._optimizer.state_dict(), "steps": self.steps, "total_steps": self.total_steps}
+        own = self._optimizer.state_dict()
         return own if self.critic is None else {**own, "critic": self.critic.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -310,27 +306,19 @@ class Learner:
         Raises:
             LearnerError: it was made for another number of planned steps (the schedule would jump).
         """
-        if state["total_steps"] != self.total_steps:
-            raise LearnerError(
-                f"the stored state plans {state['total_steps']} optimizer steps, this learner {self.total_steps}: "
-                "resume with the same settings"
-            )
-        self._optimizer.load_state_dict(state["optimizer"])
+        self._optimizer.load_state_dict(state)
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
-        self.steps = int(state["steps"])
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps so far (the position in the schedule)."""
+        return self._optimizer.steps
 
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next optimizer step."""
-        config = self.config
-        return config.learning_rate * learning_rate_factor(
-            self.steps,
-            self.total_steps,
-            schedule=config.schedule,
-            warmup_steps=config.warmup_steps,
-            final_share=config.final_share,
-        )
+        return self._optimizer.learning_rate
 
     @property
     def _device(self) -> torch.device:
@@ -353,91 +341,69 @@ class Learner:
             torch.set_num_threads(before)
 
     def _policy_step(self, batch: PolicyBatch, means: Means) -> None:
-        means.count("sequences", batch.sequences)
-        means.count("skipped_sequences", batch.sequences - len(batch.rows))
-        losses = {"policy_loss": 0.0}
-        for micro in micro_batches(batch.rows, self.config.micro_batch_tokens, self._device):
+        # What all ranks know is counted by one.
+        means.count("sequences", batch.sequences * self.ranks.first)
+        means.count("skipped_sequences", (batch.sequences - len(batch.rows)) * self.ranks.first)
+        losses = dict.fromkeys(loss_names(self.config), 0.0)
+        for micro in micro_batches(batch.rows, self.config.micro_batch_tokens, self._device, self.ranks):
             parts = self._policy_losses(batch, micro, means)
             total = torch.stack(list(parts.values())).sum()
             total.backward()  # type: ignore[no-untyped-call]
             for name, part in parts.items():
-                losses[name] = losses.get(name, 0.0) + float(part.detach())
+                losses[name] += float(part.detach())
             _count(means, micro)
+        losses = dict(zip(losses, self._over_ranks(list(losses.values())), strict=True))
         for name, loss in losses.items():
             means.add(name, loss)
         self._step(sum(losses.values()), means, idle=not batch.rows)
         if self.critic is not None and batch.rows:
-            self.critic.step(means)
+            self.critic.step(means, self.ranks)
 
     def _policy_losses(self, batch: PolicyBatch, micro: MicroBatch, means: Means) -> dict[str, torch.Tensor]:
         config = self.config
-        scores = score_tokens(self.model, micro, dtype=self._dtype, entropy_gradient=config.entropy_coefficient > 0.0)
+        scores = score_tokens(
+            self.model,
+            micro,
+            dtype=self._dtype,
+            entropy_gradient=config.entropy_coefficient > 0.0,
+            recomputed=config.gradient_checkpointing,
+        )
         reference = None
         if kl_in_loss(config) and self.reference is not None:
             with torch.no_grad(), adapter_off(self.reference):
                 reference = score_tokens(self.reference, micro, dtype=self._dtype).logprobs
         parts = policy_losses(batch, micro.places, scores, reference, config, means)
         if self.critic is not None and batch.targets is not None:
-            values = self.critic.values(micro, scores.states, self._dtype)
+            again = config.gradient_checkpointing
+            values = self.critic.values(micro, scores.states, self._dtype, recomputed=again)
             parts["value_loss"] = self.critic.loss(values, batch.targets.at(micro.places), batch.tokens, means)
         return parts
 
-    @torch.no_grad()
     def _score(
         self, rows: Sequence[Row], *, precise: bool = False, model: PreTrainedModel | None = None
     ) -> torch.Tensor:
-        """float32 [N]: log-probabilities of the scored tokens of all rows, in their order; None = the trained model."""
-        subject = self.model if model is None else model
-        flat = torch.zeros(sum(len(row.scored) for row in rows), device=self._device)
-        for micro in micro_batches(rows, self.config.micro_batch_tokens, self._device):
-            scores = score_tokens(subject, micro, dtype=torch.float32 if precise else self._dtype)
-            flat[torch.from_numpy(micro.places).to(self._device)] = scores.logprobs
-        return flat
+        """As `score_rows`, in `precision` unless it has to be `precise`; None = the trained model."""
+        dtype = torch.float32 if precise else self._dtype
+        return score_rows(
+            self.model if model is None else model, rows, self.config.micro_batch_tokens, dtype, self.ranks
+        )
 
     def _step(self, loss: float, means: Means, *, idle: bool = False) -> None:
-        """Step on the gradients at hand; `idle` (there was nothing to train on) moves only the schedule."""
         if self._finished:
             raise LearnerError("the training was ended by finish(): make a new learner")
-        rate = self.learning_rate
-        means.most("learning_rate", rate)
-        self.steps += 1
-        if idle:
-            return
-        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip or math.inf))
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._optimizer.zero_grad()
-            raise LearnerError(
-                f"optimizer step {self.steps - 1}: loss {loss:g} and gradient norm {norm:g} must be finite; "
-                "lower learning_rate, or check the advantages that came in (the model is unchanged)"
-            )
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
-        self._optimizer.step()
-        # The fused optimizer does not count as a write by itself, and engines know by it that they are out of date.
-        increment_version(parameters)
-        self._optimizer.zero_grad()
-        means.add("grad_norm", norm)
-        means.most("grad_norm_max", norm)
-        means.count("optimizer_steps", 1)
+        self._optimizer.step(loss, means, idle=idle)
 
+    def _over_ranks(self, numbers: list[float]) -> list[float]:
+        """Their sums over the ranks."""
+        total = torch.tensor(numbers, dtype=torch.float64, device=self._device)
+        self.ranks.add_up([total])
+        return [float(value) for value in total]
 
-def _by_row(rows: Sequence[Row], flat: torch.Tensor) -> list[NDArray[np.float32]]:
-    """float32 [T] per row: values of the scored tokens of all rows, put back to their places; 0 elsewhere."""
-    numbers, results, start = flat.cpu().numpy(), [], 0
-    for row in rows:
-        values = np.zeros(len(row.sequence), dtype=np.float32)
-        values[row.scored] = numbers[start : start + len(row.scored)]
-        start += len(row.scored)
-        results.append(values)
-    return results
-
-
-def _report(means: Means) -> dict[str, float]:
-    metrics = explained_variance(means.result())
-    padded = metrics.pop("padded_tokens", 0.0)
-    metrics["pad_ratio"] = 1.0 - metrics["input_tokens"] / padded if padded else 0.0
-    return metrics
+    def _report(self, means: Means) -> dict[str, float]:
+        metrics = explained_variance(means.result(self.ranks, self._device))
+        padded = metrics.pop("padded_tokens", 0.0)
+        metrics["pad_ratio"] = 1.0 - metrics["input_tokens"] / padded if padded else 0.0
+        return metrics
 
 
 def _count(means: Means, micro: MicroBatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from worldwise.training.ranks import ALONE, Ranks
+
 
 class Means:
     """Collects values under names; a mean weighs every value added alike.
@@ -35,8 +37,29 @@ class Means:
         """An amount of a metric that is reported as a sum."""
         self._totals[name] = self._totals.get(name, 0.0) + amount
 
-    def result(self) -> dict[str, float]:
-        """All metrics by name."""
-        means = {name: float(total) / max(1, self._counts[name]) for name, total in self._sums.items()}
-        most = {name: float(value) for name, value in self._most.items()}
-        return {**means, **most, **self._totals}
+    def result(self, ranks: Ranks = ALONE, device: torch.device | None = None) -> dict[str, float]:
+        """All metrics by name, over what all ranks collected.
+
+        Args:
+            ranks: all of them call this.
+            device: that they talk through; None = the CPU.
+        """
+        own = {
+            "sums": {name: float(total) for name, total in self._sums.items()},
+            "counts": self._counts,
+            "most": {name: float(value) for name, value in self._most.items()},
+            "totals": self._totals,
+        }
+        found = ranks.gather(own, device or torch.device("cpu"))
+        sums, counts, totals = (_added([part[kind] for part in found]) for kind in ("sums", "counts", "totals"))
+        most: dict[str, float] = {}
+        for name, value in (entry for part in found for entry in part["most"].items()):
+            most[name] = max(value, most.get(name, value))
+        return {**{name: total / max(1, counts[name]) for name, total in sums.items()}, **most, **totals}
+
+
+def _added(parts: list[dict[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, value in (entry for part in parts for entry in part.items()):
+        found[name] = found.get(name, 0.0) + value
+    return found

@@ -176,6 +176,14 @@ def _units_here(
     return torch.from_numpy(here).to(device)
 
 
+def loss_names(config: LearnerConfig) -> list[str]:
+    """The losses that a step adds up, as `Learner.update` reports them."""
+    names = ["policy_loss"]
+    names += ["kl_loss"] if kl_in_loss(config) else []
+    names += ["entropy_loss"] if config.entropy_coefficient > 0.0 else []
+    return names + (["value_loss"] if config.critic is not None else [])
+
+
 def kl_in_loss(config: LearnerConfig) -> bool:
     """Whether the divergence from the reference is a term of the loss."""
     return config.kl_coefficient > 0.0 and config.kl_in == "loss"

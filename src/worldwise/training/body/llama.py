@@ -11,6 +11,7 @@ from torch.nn import functional
 from worldwise.generation.effective import effective_weight, is_adapted
 from worldwise.training.body.attention import causal_attention
 from worldwise.training.body.functions import add_norm, gated_mlp, pairs_together, split_heads
+from worldwise.training.recomputing import recompute
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -43,6 +44,8 @@ def hidden_states(
     attention: Tensor | None,
     where: Tensor,
     dtype: torch.dtype,
+    *,
+    recomputed: bool = False,
 ) -> Tensor:
     """Last hidden states (after the final norm) at some places.
 
@@ -55,6 +58,7 @@ def hidden_states(
         attention: bool [B, 1, T, T], True where a token may look, or None for plain causal order.
         where: int64 [N], flat places (row * T + column).
         dtype: compute dtype, float32 or bfloat16.
+        recomputed: see `recomputing`.
 
     Returns:
         float32 [N, d].
@@ -65,19 +69,25 @@ def hidden_states(
     x = body.embed_tokens(input_ids).flatten(0, 1)
     turn = _turn(body, x, position_ids)
     out: Tensor | None = None
-    for layer in body.layers:
-        last = layer is body.layers[-1]
+
+    def through(layer: Any, x: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Residual stream and what is still to be added to it, behind a layer."""
         norm = layer.input_layernorm
         x, normed = add_norm(x, out, norm.weight, norm.variance_epsilon, dtype)
         seen = _attend(layer.self_attn, normed.view(batch, length, -1), turn, hidden).flatten(0, 1)
-        if last:
+        if layer is body.layers[-1]:
             x, seen = x.index_select(0, where), seen.index_select(0, where)
         projection = layer.self_attn.o_proj
-        out = functional.linear(seen, effective_weight(projection).to(dtype), _bias(projection, dtype))
+        added = functional.linear(seen, effective_weight(projection).to(dtype), _bias(projection, dtype))
         norm = layer.post_attention_layernorm
-        x, normed = add_norm(x, out, norm.weight, norm.variance_epsilon, dtype)
+        x, normed = add_norm(x, added, norm.weight, norm.variance_epsilon, dtype)
         mlp = layer.mlp
-        out = gated_mlp(normed, *(effective_weight(linear) for linear in (mlp.gate_proj, mlp.up_proj, mlp.down_proj)))
+        weights = (effective_weight(linear) for linear in (mlp.gate_proj, mlp.up_proj, mlp.down_proj))
+        return x, gated_mlp(normed, *weights)
+
+    again = recomputed and torch.is_grad_enabled()
+    for layer in body.layers:
+        x, out = recompute(through, layer, x, out) if again else through(layer, x, out)
     _, states = add_norm(x, out, body.norm.weight, body.norm.variance_epsilon, torch.float32)
     return states
 
