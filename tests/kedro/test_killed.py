@@ -14,8 +14,10 @@ import time
 from pathlib import Path
 
 import pytest
+from kedro.framework.project import pipelines
 
 from worldwise.ledger.workspace import WORK_FOLDER, WORKSPACES
+from worldwise.tracking.hook import TRACKED_TAGS
 
 TIMES = ("seconds", "evaluated_at")
 STATES = f"{WORK_FOLDER}/{WORKSPACES}/*/state-*"
@@ -56,8 +58,10 @@ def _to_the_end(command: list[str], project: Path, tmp: Path) -> str:
     return result.stdout
 
 
-def _killed(seconds: float, in_node: bool, root: Path, command: list[str], project: Path, tmp: Path) -> bool:
-    """Kills a run after so many seconds, or once a node has saved a state; False where it had ended before."""
+def _killed(
+    seconds: float, in_node: bool, root: Path, command: list[str], project: Path, tmp: Path, states: str = STATES
+) -> bool:
+    """Kills a run after so many seconds, or once a node has saved one of `states`; False where it had ended before."""
     with (
         (tmp / "log").open("a") as log,
         subprocess.Popen(
@@ -69,10 +73,10 @@ def _killed(seconds: float, in_node: bool, root: Path, command: list[str], proje
             start_new_session=True,
         ) as process,
     ):
-        before = set(root.glob(STATES))
+        before = set(root.glob(states))
         limit = time.monotonic() + (240.0 if in_node else seconds)
         while process.poll() is None and time.monotonic() < limit:
-            if in_node and set(root.glob(STATES)) - before:
+            if in_node and set(root.glob(states)) - before:
                 break
             time.sleep(0.02)
         if process.poll() is None:
@@ -146,3 +150,21 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(
         _to_the_end(_command(root, tiny_folder, workers), project, tmp)
         assert _results(root) == whole
     assert "goes on from the state" in (tmp / "log").read_text(), "some node was stopped in its middle"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_node_that_learns_or_collects_goes_on_where_it_was_killed(
+    project: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    tmp, root = tmp_path / "tmp", tmp_path / "killed"
+    _to_the_end(_command(tmp_path / "whole", tiny_folder, 1), project, tmp)
+    command = _command(root, tiny_folder, 1)
+    nodes = [node.name for node in pipelines["rwml_then_rl"].nodes if node.tags & TRACKED_TAGS]
+    assert {"collect_episodes", "finetune_auxiliary", "midtrain_world_model", "train_policy"} <= set(nodes)
+    nodes.remove("tune_format")  # is off here
+    for name in nodes:
+        assert _killed(0.0, True, root, command, project, tmp, f"{WORK_FOLDER}/{WORKSPACES}/{name}*/state-*"), name
+    said = _to_the_end(command, project, tmp) + (tmp / "log").read_text()
+    assert all(f"{name} goes on from the state" in " ".join(said.split()) for name in nodes)
+    assert _results(root) == _results(tmp_path / "whole")

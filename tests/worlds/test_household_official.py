@@ -21,7 +21,13 @@ from worldwise.worlds.household.game import Game, GameFileError, Goal
 from worldwise.worlds.household.official import LARGEST_GAME_FILE, OFFICIAL_SPLITS, OfficialGames, data_folder
 from worldwise.worlds.household.pddl import read_game, read_goal, shown_names
 from worldwise.worlds.household.state import HouseholdState
-from worldwise.worlds.household.verify import EXPECTED_COUNTS, how_to_obtain, verify_official
+from worldwise.worlds.household.verify import (
+    EXPECTED_COUNTS,
+    KNOWN_CONTENT,
+    content_digest,
+    how_to_obtain,
+    verify_official,
+)
 
 PROBLEM = """
 (define (problem hand_made)
@@ -396,7 +402,7 @@ class TestVerify:
         write_release(tmp_path, {IDS[0]: game_file(pddl_problem=problem)})
         (check,) = verify_official(tmp_path, splits=("valid_seen",)).splits
         assert check.unwon == (IDS[0],)
-        assert check.checksum == "none"
+        assert check.checksum == "unknown"
 
     def test_a_right_checksum(self, tmp_path: Path) -> None:
         archive = write_archive(tmp_path / "valid_seen.tar.xz")
@@ -404,6 +410,22 @@ class TestVerify:
         (tmp_path / "SHA256SUMS").write_text(f"{digest}  {archive.name}\n")
         (check,) = verify_official(tmp_path, splits=("valid_seen",)).splits
         assert check.checksum == "ok"
+
+    def test_an_unpacked_copy_is_known_by_its_content(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        content = game_file(walkthrough=["look"])
+        write_release(tmp_path, {IDS[0]: content})
+        report = verify_official(tmp_path, splits=("valid_seen",))
+        assert "not byte for byte those" in report.text()
+        line = f"{IDS[0]} {hashlib.sha256(content).hexdigest()}\n"
+        monkeypatch.setitem(KNOWN_CONTENT, "valid_seen", hashlib.sha256(line.encode()).hexdigest())
+        known = verify_official(tmp_path, splits=("valid_seen",))
+        assert [check.checksum for check in known.splits] == ["ok"]
+        assert "not byte for byte" not in known.text()
+
+    @pytest.mark.official
+    def test_the_games_at_hand_are_those_that_were_checked(self, official: OfficialGames) -> None:
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in official.source("valid_unseen").raw()}
+        assert content_digest(digests) == KNOWN_CONTENT["valid_unseen"]
 
     def test_where_the_games_come_from(self, tmp_path: Path) -> None:
         for words in ("json_2.1.2_tw-pddl.zip", "json_2.1.3_tw-pddl.zip", "WORLDWISE_DATA"):
@@ -475,7 +497,7 @@ class TestOfficial:
         report = verify_official(official.folder)
         assert report.problems == ()
         assert {check.split: check.counts for check in report.splits} == EXPECTED_COUNTS
-        assert {check.checksum for check in report.splits} <= {"ok", "none"}
+        assert {check.checksum for check in report.splits} == {"ok"}
 
     def test_list_and_play_agree_on_official_games(self, official: OfficialGames) -> None:
         rng = random.Random(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,14 @@ EXPECTED_COUNTS: dict[str, dict[str, int]] = {
 }
 """Games a split and a task type, as ALFWorld's authors publish them (4,027 in all)."""
 
+KNOWN_CONTENT = {
+    "train": "83a6e791af0f3dde407198154f59b2e52306328ce8574cd103b9f6ce1ff7118c",
+    "valid_seen": "1243f5d953c752e755028cbec04e94ce55e8723a70663047cdd5a4913b59cfa6",
+    "valid_unseen": "d5e88f15f7566fa037208549d327ed209509ab3aee1b6c7eb93f2b995fc876ab",
+    "valid_train": "f32f8b26ddb42fd32b9fbc32c22f6a5cba77ef558243338d62c7d39c9b98902b",
+}
+"""`content_digest` of the copy that this engine was checked against, state by state."""
+
 SHOWN_PROBLEMS = 20
 
 
@@ -41,7 +50,8 @@ class SplitCheck:
     Attributes:
         split: its name.
         path: the folder or archive.
-        checksum: `ok`, `wrong`, or `none` (an unpacked release, or no SHA256SUMS entry).
+        checksum: `ok`, `wrong` (differs from SHA256SUMS), or `unknown`: nothing is listed for it, and the games are not
+            byte for byte those of `KNOWN_CONTENT`. That is another release of them, or somebody has changed files.
         counts: solvable games a task type.
         damaged: messages of the files that cannot be read.
         unwon: games whose walkthrough does not win.
@@ -103,6 +113,12 @@ class VerifyReport:
             lines.append(
                 f"  {check.split:<13} {total:>5} of {expected:>5} games, checksum {check.checksum}: {check.path}"
             )
+        unknown = [check.split for check in self.splits if check.checksum == "unknown"]
+        if unknown:
+            lines.append(
+                f"  note: the files of {', '.join(unknown)} are not byte for byte those that this engine was checked "
+                "against: another release of the games, or changed files"
+            )
         problems = self.problems
         lines += [f"  problem: {problem}" for problem in problems[:SHOWN_PROBLEMS]]
         if len(problems) > SHOWN_PROBLEMS:
@@ -148,12 +164,14 @@ def verify_official(folder: str | Path | None = None, *, splits: tuple[str, ...]
 def _check_split(split: str, source: GameSource) -> SplitCheck:
     counts: Counter[str] = Counter()
     damaged, unwon = [], []
+    digests: dict[str, str] = {}
     try:
         for name, data in source.raw():
             try:
                 file = open_game_file(data, source.describe(name))
                 if not file.solvable:
                     continue
+                digests[name] = hashlib.sha256(data).hexdigest()
                 game = build_game(file, name, source.describe(name))
                 if game.goal.task_type != task_type_of(name):
                     raise GameFileError(f"{name}: its goal is that of {game.goal.task_type}")
@@ -164,7 +182,19 @@ def _check_split(split: str, source: GameSource) -> SplitCheck:
                 damaged.append(str(error))
     except GameFileError as error:
         damaged.append(str(error))
-    return SplitCheck(split, str(source.path()), _checksum(source.path()), dict(counts), tuple(damaged), tuple(unwon))
+    known = content_digest(digests) == KNOWN_CONTENT[split]
+    checksum = _checksum(source.path()) or ("ok" if known else "unknown")
+    return SplitCheck(split, str(source.path()), checksum, dict(counts), tuple(damaged), tuple(unwon))
+
+
+def content_digest(digests: Mapping[str, str]) -> str:
+    """SHA-256 of a split's solvable games, however they are packed.
+
+    Args:
+        digests: `<split>/<task>/<trial>` -> SHA-256 of its game file.
+    """
+    lines = "".join(f"{name} {digests[name]}\n" for name in sorted(digests))
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _wins(rules: CompiledGame, walkthrough: tuple[str, ...]) -> bool:
@@ -176,16 +206,16 @@ def _wins(rules: CompiledGame, walkthrough: tuple[str, ...]) -> bool:
     return state.won
 
 
-def _checksum(path: Path) -> str:
-    """`ok`, `wrong`, or `none` where SHA256SUMS beside the archive does not list it."""
+def _checksum(path: Path) -> str | None:
+    """`ok` or `wrong`; None where no SHA256SUMS beside an archive lists it."""
     sums = path.parent / "SHA256SUMS"
     if not path.is_file() or not sums.is_file():
-        return "none"
+        return None
     lines = [line.split(maxsplit=1) for line in sums.read_text(encoding="utf-8").splitlines()]
     listed = {words[1].strip().lstrip("*"): words[0] for words in lines if len(words) == 2}
     expected = listed.get(path.name)
     if expected is None:
-        return "none"
+        return None
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     return "ok" if found == expected else "wrong"
