@@ -19,6 +19,7 @@ from worldwise.ledger.workspace import Workspace
 from worldwise.stages.actor import Checkpoint, StageContext
 from worldwise.stages.collect import CollectConfig, block_size, collect_episodes
 from worldwise.stages.midtrain import RwmlConfig, midtrain_world_model
+from worldwise.stages.modules import ModulesConfig
 from worldwise.stages.supervised import SupervisedConfig, train_supervised
 from worldwise.stages.train_policy import PolicyConfig, train_policy
 from worldwise.training.adapter_config import AdapterConfig
@@ -134,6 +135,18 @@ def test_ppo(start: Checkpoint, family: WorldFamily, context: StageContext, tmp_
 
     def stage(checkpoint: Checkpoint, context: StageContext) -> Any:
         result = train_policy(checkpoint, family.tasks("train"), [], config, context, "policy")
+        return result.checkpoint, result.curve, result.summary
+
+    _check(stage, start, context, tmp_path / "work", [1, 2])
+
+
+def test_paw(start: Checkpoint, family: WorldFamily, context: StageContext, tmp_path: Path) -> None:
+    modules = ModulesConfig.model_validate({"paw": {"weight": "average", "held_out_every": 2}})
+    config = PolicyConfig(iterations=4, tasks_per_iteration=2, group_size=4, learner=LEARNER, modules=modules)
+
+    def stage(checkpoint: Checkpoint, context: StageContext) -> Any:
+        tasks = family.tasks("train"), family.tasks("valid_seen")
+        result = train_policy(checkpoint, *tasks, config, context, "policy")
         return result.checkpoint, result.curve, result.summary
 
     _check(stage, start, context, tmp_path / "work", [1, 2])

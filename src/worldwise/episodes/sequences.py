@@ -44,6 +44,10 @@ class TrainingSequence:
             end of the prefix. Several continuations of one prompt then share one forward pass of it.
         values, returns: float32 [T] or None. What a critic said of the response tokens at the time of collection, and
             what it should have said; 0 elsewhere.
+        world_weights: float32 [T] or None. Weight of each observation token that a world model is to learn from, beside
+            the policy; 0 elsewhere.
+        world_targets: int32 [T] or None. What is to be predicted at those places instead of the tokens themselves.
+        world_tokens: observation tokens that were selected for a world model, those of weight 0 included.
     """
 
     sequence_id: str
@@ -58,6 +62,9 @@ class TrainingSequence:
     branches: NDArray[np.int32] | None = None
     values: NDArray[np.float32] | None = None
     returns: NDArray[np.float32] | None = None
+    world_weights: NDArray[np.float32] | None = None
+    world_targets: NDArray[np.int32] | None = None
+    world_tokens: int = 0
 
     def __len__(self) -> int:
         return len(self.token_ids)

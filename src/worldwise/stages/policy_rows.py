@@ -9,8 +9,8 @@ import numpy as np
 
 from worldwise.agents.agent import Agent
 from worldwise.algorithms.advantages.groups import Int
-from worldwise.episodes.record import Episode, Termination
-from worldwise.episodes.sequences import TrainingSequence, sequences_from_episode
+from worldwise.episodes.record import Episode, Termination, Turn
+from worldwise.episodes.sequences import Following, Role, TrainingSequence, sequences_from_episode
 from worldwise.stages.estimators import PPO, EstimatorConfig, gigpo_parts, turn_advantages, turn_rows
 from worldwise.stages.ppo_rows import ppo_sequences, token_rows
 
@@ -22,14 +22,17 @@ _LARGE_STATE_GROUP = 8
 
 
 def policy_sequences(
-    episodes: Sequence[Episode], advantages: Sequence[Sequence[float]], agent: Agent
+    episodes: Sequence[Episode],
+    advantages: Sequence[Sequence[float]],
+    agent: Agent,
+    following: Callable[[Turn], Following] | None = None,
 ) -> list[TrainingSequence]:
     """The learner's rows of episodes with a valid reward."""
     return [
         sequence
         for episode, values in zip(episodes, advantages, strict=True)
         if episode.reward_valid and episode.turns
-        for sequence in sequences_from_episode(episode, values, agent.allowed_sequences)
+        for sequence in sequences_from_episode(episode, values, agent.allowed_sequences, following)
     ]
 
 
@@ -39,6 +42,7 @@ def learner_rows(
     learner: Learner,
     agent: Agent,
     state_key: Callable[[str], str],
+    outcomes: bool = False,
 ) -> list[TrainingSequence]:
     """The learner's rows with the advantages of whatever estimator, before the update.
 
@@ -47,15 +51,17 @@ def learner_rows(
         config: the estimator.
         learner: its settings say whether the KL is taken off the rewards; it gives that KL, and the critic's values.
         agent, state_key: of the world.
+        outcomes: show the outcome of a sequence's last turn as well, where it did not end the episode.
     """
+    following = agent.following_context if outcomes else None
     in_reward = learner.config.kl_in == "reward" and learner.config.kl_coefficient > 0.0
     if config.algorithm != PPO and not in_reward:
-        return policy_sequences(episodes, turn_advantages(episodes, config, state_key), agent)
+        return policy_sequences(episodes, turn_advantages(episodes, config, state_key), agent, following)
     valid = [episode for episode in episodes if episode.reward_valid and episode.turns]
     rows = [
         (episode, sequence)
         for episode in valid
-        for sequence in sequences_from_episode(episode, [0.0] * len(episode.turns), agent.allowed_sequences)
+        for sequence in sequences_from_episode(episode, [0.0] * len(episode.turns), agent.allowed_sequences, following)
     ]
     plain = [sequence for _, sequence in rows]
     costs = None
@@ -65,10 +71,10 @@ def learner_rows(
         return ppo_sequences(plain, token_rows(rows, config, costs), learner.values(plain), config)
     taken = {episode.episode_id: np.zeros(len(episode.turns)) for episode in episodes}
     for (episode, sequence), own in zip(rows, costs or [], strict=True):
-        inside = sequence.turns >= 0
+        inside = sequence.roles == Role.RESPONSE
         np.add.at(taken[episode.episode_id], sequence.turns[inside], own[inside])
     by_turn = [taken[episode.episode_id].tolist() for episode in episodes]
-    return policy_sequences(episodes, turn_advantages(episodes, config, state_key, by_turn), agent)
+    return policy_sequences(episodes, turn_advantages(episodes, config, state_key, by_turn), agent, following)
 
 
 def whole_groups(episodes: Sequence[Episode]) -> list[Episode]:

@@ -14,11 +14,14 @@ from pydantic import Field, model_validator
 
 from worldwise.config import COSMETIC, derive_seed
 from worldwise.episodes.record import Episode
+from worldwise.episodes.sequences import TrainingSequence
 from worldwise.rollouts.config import RolloutStats, plan_groups
 from worldwise.stages.actor import Actor, Checkpoint, StageContext, make_actor
 from worldwise.stages.errors import StageError
 from worldwise.stages.estimators import PPO, EstimatorConfig
 from worldwise.stages.keeping import LoopState, WeightKeeper
+from worldwise.stages.modules import ModulesConfig
+from worldwise.stages.paw import held_out_sequences, mark
 from worldwise.stages.playing import curve_numbers, play_plans
 from worldwise.stages.policy_rows import (
     chosen_groups,
@@ -38,6 +41,8 @@ from worldwise.worlds.contract import Task
 _logger = logging.getLogger(__name__)
 _GAP_SEQUENCES = 64
 """Sequences on which sampler and learner are compared: enough to see a fault, few enough to cost nothing."""
+
+_PAW_RETURN = "paw_mean_return"
 
 ALONE = (PPO, "reinforce_pp")
 """Estimators that do not compare the episodes of a group."""
@@ -71,6 +76,7 @@ class PolicyConfig(EstimatorConfig):
             single token may differ by 10 times as much); None only measures it (bfloat16 samplers). Rounding in
             float32 alone makes about 1e-7, and 1e-5 in a single token; a wrong mask, position or temperature makes
             1e-2 and more.
+        modules: what is added to the plain estimator, see `ModulesConfig`.
         watch: when to warn; changes no result.
         max_minutes: stop before an iteration that would begin after so many minutes; None = no limit.
     """
@@ -89,6 +95,7 @@ class PolicyConfig(EstimatorConfig):
     probe_every: int = Field(0, ge=0)
     probe_temperature: float = Field(1.0, ge=0.0, le=10.0)
     store_every: int = Field(0, ge=0)
+    modules: ModulesConfig = Field(default_factory=ModulesConfig)
     sampler_gap: Annotated[float | None, COSMETIC] = Field(1e-5, gt=0.0)
     watch: Annotated[WatchConfig, COSMETIC] = Field(default_factory=WatchConfig)
     max_minutes: float | None = Field(None, gt=0.0)
@@ -145,6 +152,7 @@ def train_policy(
     Curve, per iteration: see `playing.curve_numbers`, `policy_rows.group_numbers`, `truncation_numbers` and, for
     GiGPO, `state_numbers`; `running_success`; `dropped_episodes`, those of groups that a failure of world or engine
     broke; `prefix_ratio`; `seconds_rollout`, `seconds_update`, `seconds_rest`; the learner's metrics as `learner_*`;
+    with PaW `paw.Marked`'s numbers, and `held_out_*` (see `Learner.observation_numbers`) before the update;
     `warnings`, how many conditions of `policy_watch` hold; `probe_success` where the probe was played (row of the
     iteration after which it was).
 
@@ -221,7 +229,7 @@ class _Loop:
         # The learner comes first: an adapter that it brings is what the engine has to read.
         steps = config.iterations * config.learner.updates
         seed = derive_seed(context.seed, version, "adapter")
-        self.learner = Learner(checkpoint.model, config.learner, steps, seed=seed)
+        self.learner = Learner(checkpoint.model, config.learner, steps, seed=seed, world_model=config.modules.paw)
         self.keeper = WeightKeeper(checkpoint.model)
         self.state = LoopState()
         self.progress = TrainingState(self.learner, recorder, self.state, self.keeper)
@@ -229,6 +237,7 @@ class _Loop:
         resumed(self.progress, context.saver)
         self.actor: Actor = make_actor(checkpoint, context)
         compares = config.algorithm not in ALONE
+        self.held_out = self._held_out()
         self.watch = policy_watch(version, config, context.rollout, context.family.max_turns, compares)
 
     def iterate(self) -> tuple[list[Episode], dict[str, float]]:
@@ -252,7 +261,7 @@ class _Loop:
         row |= {"episodes": float(len(episodes)), "sampling_rounds": float(len(rounds))}
         row["dropped_episodes"] = float(len(episodes) - len(usable))
         updated = time.perf_counter()
-        row |= {f"learner_{name}": value for name, value in learned.items()}
+        row |= learned
         row |= {name: stats.metrics()[name] for name in ("prefix_ratio", "restart_share")}
         state.step += 1
         if config.probe_every and state.step % config.probe_every == 0:
@@ -320,7 +329,9 @@ class _Loop:
 
     def _update(self, episodes: Sequence[Episode]) -> dict[str, float]:
         config = self.config
-        sequences = learner_rows(episodes, config, self.learner, self.actor.agent, self.context.family.canonical_state)
+        family, paw = self.context.family, config.modules.paw
+        agent = self.actor.agent
+        sequences = learner_rows(episodes, config, self.learner, agent, family.canonical_state, paw is not None)
         if not sequences:
             raise StageError(
                 f"{self.version}, iteration {self.state.step}: nothing to train on is left: failures of world or "
@@ -331,9 +342,28 @@ class _Loop:
             limit = math.inf if config.sampler_gap is None else config.sampler_gap
             gap = self.learner.check_sampler_gap(sequences[:_GAP_SEQUENCES], limit)
             self.progress.others |= {"sampler_gap": gap.mean, "sampler_gap_largest": gap.largest}
-        learned = self.learner.update(sequences)
+        numbers: dict[str, float] = {}
+        if paw is not None:
+            seed = derive_seed(self.context.seed, self.version, "paw", self.state.step)
+            others = self.progress.others
+            marked = mark(sequences, episodes, paw, family.max_return, seed, others.get(_PAW_RETURN))
+            sequences, numbers = marked.sequences, marked.numbers
+            if marked.mean_return is not None:
+                others[_PAW_RETURN] = marked.mean_return
+            if paw.held_out_every and self.state.step % paw.held_out_every == 0 and self.held_out:
+                seen = self.learner.observation_numbers(self.held_out)
+                numbers |= {f"held_out_{name}": value for name, value in seen.items()}
+        learned = {f"learner_{name}": value for name, value in self.learner.update(sequences).items()}
         self.actor.refresh()
-        return learned
+        return {**learned, **numbers}
+
+    def _held_out(self) -> list[TrainingSequence]:
+        """What PaW's world model is measured on."""
+        paw, context = self.config.modules.paw, self.context
+        if paw is None or not paw.held_out_every:
+            return []
+        seed = derive_seed(context.seed, self.version, "held_out")
+        return held_out_sequences(self.actor.agent, context.family, self.probe_tasks[: paw.held_out_tasks], seed)
 
     def _probe(self) -> float:
         """Success on the probe tasks; the same draws at every probe, so that probes differ by the weights alone."""

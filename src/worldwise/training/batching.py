@@ -33,7 +33,10 @@ class Row:
         branches: int32 [L] or None, as in `TrainingSequence`.
         scored: int64 [N], ascending positions in `sequence.token_ids` whose probability is wanted.
         previous: int64 [N], position in `input_ids` that predicts each of them.
-        temperature, allowed: as in `TrainingSequence`, or 1 and None where the tokens were not sampled.
+        targets: int64 [N], the tokens whose probability is wanted.
+        observed: bool [N], those that were observed, not sampled; None = none of them.
+        temperature, allowed: as in `TrainingSequence`, or 1 and None where the tokens were not sampled. Observed ones
+            have a temperature of 1.
     """
 
     sequence: TrainingSequence
@@ -42,6 +45,8 @@ class Row:
     branches: NDArray[np.int32] | None
     scored: Int
     previous: Int
+    targets: Int
+    observed: NDArray[np.bool_] | None
     temperature: float
     allowed: Allowed | None
 
@@ -99,7 +104,7 @@ class MicroBatch:
     tokens: int
 
 
-def make_row(sequence: TrainingSequence, scored: Int, *, sampled: bool = True) -> Row:
+def make_row(sequence: TrainingSequence, scored: Int, *, sampled: bool = True, observed: Int | None = None) -> Row:
     """Prepare a sequence for the scoring of some of its tokens.
 
     Args:
@@ -107,6 +112,8 @@ def make_row(sequence: TrainingSequence, scored: Int, *, sampled: bool = True) -
         scored: int64 [N], ascending positions in it; position 0 has no predecessor and cannot be scored.
         sampled: score under the distribution the tokens were sampled from (temperature, allowed ids);
             False scores under the model's plain distribution.
+        observed: int64 [M], ascending positions of observation tokens that are scored as well, under the model's plain
+            distribution; None = none.
 
     Raises:
         LearnerError: position 0 is scored; `branches` is not a prefix of zeros followed by rising branch
@@ -124,10 +131,18 @@ def make_row(sequence: TrainingSequence, scored: Int, *, sampled: bool = True) -
             "start the sequence with a context token"
         )
     ids = sequence.token_ids.astype(np.int64)
+    targets, marked = ids, None
+    if observed is not None and len(observed):
+        if sequence.world_targets is not None:
+            targets = ids.copy()
+            targets[observed] = sequence.world_targets[observed]
+        scored = np.union1d(scored, observed)
+        marked = np.isin(scored, observed)
+    wanted = targets[scored]
     if sequence.branches is None:
         length = int(scored[-1]) if len(scored) else 0
         column = np.arange(length, dtype=np.int64)
-        return Row(sequence, ids[:length], column, None, scored, scored - 1, temperature, allowed)
+        return Row(sequence, ids[:length], column, None, scored, scored - 1, wanted, marked, temperature, allowed)
     branches = sequence.branches
     prefix = int((branches == 0).sum())
     if prefix == 0 or (np.diff(branches) < 0).any() or branches[0] != 0:
@@ -141,7 +156,8 @@ def make_row(sequence: TrainingSequence, scored: Int, *, sampled: bool = True) -
     positions = np.where(branches == 0, column, prefix + column - start_of)
     previous = np.where((column == start_of) & (branches > 0), prefix - 1, column - 1)[scored]
     length = int(previous.max()) + 1 if len(scored) else 0
-    return Row(sequence, ids[:length], positions[:length], branches[:length], scored, previous, temperature, allowed)
+    places = (positions[:length], branches[:length], scored, previous)
+    return Row(sequence, ids[:length], *places, wanted, marked, temperature, allowed)
 
 
 def padded(length: int) -> int:
@@ -192,8 +208,10 @@ def _collate(rows: Sequence[Row], offsets: Sequence[int], device: torch.device) 
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row.input_ids
         positions[i, : len(row)] = row.position_ids
-    targets = np.concatenate([row.sequence.token_ids[row.scored] for row in rows]).astype(np.int64)
+    targets = np.concatenate([row.targets for row in rows])
     temperatures = np.repeat([row.temperature for row in rows], [len(row.scored) for row in rows])
+    if any(row.observed is not None for row in rows):
+        temperatures[concatenate_marks(rows)] = 1.0
     tree = rows[0].branches is not None
     return MicroBatch(
         input_ids=torch.from_numpy(ids).to(device),
@@ -206,6 +224,12 @@ def _collate(rows: Sequence[Row], offsets: Sequence[int], device: torch.device) 
         places=np.concatenate([o + np.arange(len(r.scored)) for o, r in zip(offsets, rows, strict=True)]),
         tokens=sum(len(row) for row in rows),
     )
+
+
+def concatenate_marks(rows: Sequence[Row]) -> NDArray[np.bool_]:
+    """bool [N], flat over the rows' scored tokens: those that were observed."""
+    marks = [np.zeros(len(row.scored), dtype=bool) if row.observed is None else row.observed for row in rows]
+    return np.concatenate(marks) if marks else np.zeros(0, dtype=bool)
 
 
 def _tree_attention(rows: Sequence[Row], length: int) -> torch.Tensor:

@@ -41,6 +41,15 @@ class Scores:
     hits: torch.Tensor
     states: torch.Tensor | None = None
 
+    def part(self, which: torch.Tensor) -> Scores:
+        """Those of some tokens.
+
+        Args:
+            which: int64 [M], their places.
+        """
+        states = None if self.states is None else self.states[which]
+        return Scores(self.logprobs[which], self.entropies[which], self.hits[which], states)
+
 
 def score_tokens(
     model: PreTrainedModel,

@@ -22,6 +22,7 @@ from worldwise.training.config import LearnerConfig
 from worldwise.training.critic import Critic, explained_variance
 from worldwise.training.errors import LearnerError
 from worldwise.training.forward import score_tokens, states_at
+from worldwise.training.gradient_probe import gradient_cosine, probe_parameter
 from worldwise.training.metrics import Means
 from worldwise.training.minibatch import (
     PolicyBatch,
@@ -38,6 +39,7 @@ from worldwise.training.optimizer import Optimizer
 from worldwise.training.ranks import ranks_here
 from worldwise.training.sampler_gap import SamplerGap, checked_gap
 from worldwise.training.scoring import by_row, score_rows
+from worldwise.training.world_config import WorldModelConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -68,6 +70,7 @@ class Learner:
         total_steps: int,
         reference: PreTrainedModel | None = None,
         seed: int = 0,
+        world_model: WorldModelConfig | None = None,
     ) -> None:
         """Prepare the optimizer.
 
@@ -79,6 +82,7 @@ class Learner:
                 `kl_coefficient` > 0 (a copy, unless an adapter leaves it as it is); with a coefficient of 0 no
                 reference is kept.
             seed: of a new adapter.
+            world_model: loss of observation tokens where sequences mark some for a world model; None leaves them alone.
 
         Raises:
             LearnerError: parameters in half precision, `total_steps` < 1, an adapter that does not fit, or a
@@ -98,7 +102,7 @@ class Learner:
             )
         self.model = model
         self.model.eval()  # type: ignore[no-untyped-call]
-        self.config = config
+        self.config, self.world_model = config, world_model
         self.ranks = ranks_here()
         self._finished = False
         self.reference = None
@@ -124,7 +128,10 @@ class Learner:
             `ratio_max`, `advantage_size` (mean of the absolute value); where a mismatch is corrected
             `mismatch_weight_mean`, `mismatch_share` (of the tokens whose weight was truncated or masked) and
             `mismatch_kl` (k3 of KL(sampler || learner)); with a critic `value_clip_fraction`, `value_mean`,
-            `return_mean`, `explained_variance` (see `critic.explained_variance`) and `critic_grad_norm`; `grad_norm`
+            `return_mean`, `explained_variance` (see `critic.explained_variance`) and `critic_grad_norm`; where
+            sequences mark observation tokens for a world model `world_loss` (mean over steps), and over these tokens
+            `world_probability`, `world_nats` (-log p), `world_open_share` (of p <= rho), `world_tokens` (their number),
+            `world_gradient_cosine` (see `gradient_probe`); `grad_norm`
             (before clipping, mean over steps), `grad_norm_max`; `learning_rate` (of the last step);
             `optimizer_steps`, `response_tokens`, `input_tokens`, `sequences`, `skipped_sequences` (counts);
             `pad_ratio` (share of padding in what went through the model).
@@ -137,7 +144,7 @@ class Learner:
         if not sequences:
             raise LearnerError("update was given no sequences: collect episodes with a valid reward first")
         parts = split_by_group(sequences, self.config.updates)
-        batches = [policy_batch(part, self.config, self._device) for part in parts]
+        batches = [policy_batch(part, self.config, self._device, self.world_model) for part in parts]
         means = Means("optimizer_steps", "response_tokens", "input_tokens", "padded_tokens")
         with self._threads():
             if self.config.old_logprobs == "learner":
@@ -214,6 +221,17 @@ class Learner:
         rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
         with self._threads():
             return by_row(rows, self._score(rows))
+
+    def observation_numbers(self, sequences: Sequence[TrainingSequence]) -> dict[str, float]:
+        """How well the observation tokens that have a world weight > 0 are foreseen, without any training.
+
+        Returns:
+            `world_nats` (mean -log p), `world_probability` (mean p).
+        """
+        rows = [make_row(own, np.flatnonzero(_world_places(own)), sampled=False) for own in sequences]
+        with self._threads():
+            logprobs = self._score(rows).double()
+        return {"world_nats": float(-logprobs.mean()), "world_probability": float(logprobs.exp().mean())}
 
     @torch.no_grad()
     def values(self, sequences: Sequence[TrainingSequence]) -> list[NDArray[np.float32]]:
@@ -344,9 +362,12 @@ class Learner:
         # What all ranks know is counted by one.
         means.count("sequences", batch.sequences * self.ranks.first)
         means.count("skipped_sequences", (batch.sequences - len(batch.rows)) * self.ranks.first)
-        losses = dict.fromkeys(loss_names(self.config), 0.0)
-        for micro in micro_batches(batch.rows, self.config.micro_batch_tokens, self._device, self.ranks):
+        losses = dict.fromkeys(loss_names(self.config, batch), 0.0)
+        micros = micro_batches(batch.rows, self.config.micro_batch_tokens, self._device, self.ranks)
+        for number, micro in enumerate(micros):
             parts = self._policy_losses(batch, micro, means)
+            if number == 0 and "world_loss" in parts:
+                self._probe(parts, means)
             total = torch.stack(list(parts.values())).sum()
             total.backward()  # type: ignore[no-untyped-call]
             for name, part in parts.items():
@@ -376,8 +397,16 @@ class Learner:
         if self.critic is not None and batch.targets is not None:
             again = config.gradient_checkpointing
             values = self.critic.values(micro, scores.states, self._dtype, recomputed=again)
-            parts["value_loss"] = self.critic.loss(values, batch.targets.at(micro.places), batch.tokens, means)
+            sampled = batch.sampled(micro.places)
+            targets = batch.targets.at(micro.places[sampled])
+            parts["value_loss"] = self.critic.loss(values[sampled], targets, batch.tokens, means)
         return parts
+
+    def _probe(self, parts: dict[str, torch.Tensor], means: Means) -> None:
+        """On the first micro-batch of a step: it is enough to see a direction, and costs little."""
+        cosine = gradient_cosine(parts["policy_loss"], parts["world_loss"], probe_parameter(self.model))
+        if cosine is not None:
+            means.add("world_gradient_cosine", cosine)
 
     def _score(
         self, rows: Sequence[Row], *, precise: bool = False, model: PreTrainedModel | None = None
@@ -404,6 +433,11 @@ class Learner:
         padded = metrics.pop("padded_tokens", 0.0)
         metrics["pad_ratio"] = 1.0 - metrics["input_tokens"] / padded if padded else 0.0
         return metrics
+
+
+def _world_places(sequence: TrainingSequence) -> NDArray[np.bool_]:
+    weights = sequence.world_weights
+    return np.zeros(len(sequence), dtype=bool) if weights is None else weights > 0.0
 
 
 def _count(means: Means, micro: MicroBatch) -> None:

@@ -17,12 +17,14 @@ from worldwise.algorithms.losses.kl import kl_tokens
 from worldwise.algorithms.losses.mismatch import mismatch_weights
 from worldwise.algorithms.losses.policy import LOG_RATIO_LIMIT, PolicyLoss, clipped_surrogate
 from worldwise.episodes.sequences import Role, TrainingSequence
-from worldwise.training.batching import Row, make_row
+from worldwise.training.batching import Row, concatenate_marks, make_row
 from worldwise.training.config import LearnerConfig
 from worldwise.training.critic import Targets
 from worldwise.training.errors import LearnerError
 from worldwise.training.forward import Scores
 from worldwise.training.metrics import Means
+from worldwise.training.world_batch import WorldBatch, to_learn, world_batch
+from worldwise.training.world_config import WorldModelConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class PolicyBatch:
         mismatch_units: int64 [N], sequence of each token where the correction is per sequence; None otherwise.
         targets: what the critic should say of the tokens; None without one.
         tokens: response tokens of all rows, the skipped ones included.
+        world: the tokens that a world model learns and the policy has nothing to do with; None = none.
     """
 
     rows: list[Row]
@@ -53,30 +56,52 @@ class PolicyBatch:
     mismatch_units: NDArray[np.int64] | None = None
     targets: Targets | None = None
     tokens: int = 0
+    world: WorldBatch | None = None
+
+    def sampled(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which of some tokens were sampled, as indices into `places`."""
+        return np.arange(len(places)) if self.world is None else np.flatnonzero(~self.world.observed[places])
 
 
-def policy_batch(sequences: Sequence[TrainingSequence], config: LearnerConfig, device: torch.device) -> PolicyBatch:
+def policy_batch(
+    sequences: Sequence[TrainingSequence],
+    config: LearnerConfig,
+    device: torch.device,
+    world_model: WorldModelConfig | None = None,
+) -> PolicyBatch:
     """Prepare one optimizer step.
+
+    Args:
+        sequences: of the step.
+        config: the settings.
+        device: of the model.
+        world_model: loss of marked observation tokens; None leaves them alone.
 
     Raises:
         LearnerError: no response token at all, an advantage that is not finite (or a recorded log-probability,
             where a mismatch is corrected), a malformed row.
     """
-    everything = [make_row(sequence, responses(sequence)) for sequence in sequences]
+    everything = [make_row(own, responses(own), observed=to_learn(own, world_model)) for own in sequences]
+    observed = concatenate_marks(everything)
     units = number_units(everything, "sequence")
-    if len(units) == 0:
+    count = len(units) - int(observed.sum())
+    if count == 0:
         raise LearnerError("the sequences have no response tokens: there is nothing to train on")
     advantages = concatenate(row.sequence.advantages[row.scored] for row in everything)
     if not np.isfinite(advantages).all():
         raise LearnerError("an advantage is not finite: leave out episodes without a valid reward")
     others = kl_in_loss(config) or config.entropy_coefficient > 0.0 or config.critic is not None
     keep = [
-        others or not config.skip_zero_advantage or bool(row.sequence.advantages[row.scored].any())
+        others
+        or not config.skip_zero_advantage
+        or row.observed is not None
+        or bool(row.sequence.advantages[row.scored].any())
         for row in everything
     ]
     rows = [row for row, kept in zip(everything, keep, strict=True) if kept]
     tokens = np.repeat(keep, [len(row.scored) for row in everything])
-    weights = token_weights(units, config.aggregation, config.aggregation_length)
+    weights = np.zeros(len(units))
+    weights[~observed] = token_weights(units[~observed], config.aggregation, config.aggregation_length)
     old = concatenate(row.sequence.logprobs[row.scored] for row in everything)
     recorded = _tensor(old[tokens], device)
     corrects = config.mismatch != "none"
@@ -95,7 +120,8 @@ def policy_batch(sequences: Sequence[TrainingSequence], config: LearnerConfig, d
         sampler_logprobs=recorded if corrects else None,
         mismatch_units=number_units(rows, "sequence") if corrects and config.mismatch_level == "sequence" else None,
         targets=None if config.critic is None else _targets(rows, device),
-        tokens=len(units),
+        tokens=count,
+        world=world_batch(sequences, rows, world_model, device),
     )
 
 
@@ -117,6 +143,12 @@ def policy_losses(
         config: the settings.
         means: collects the metrics that `Learner.update` describes.
     """
+    everything, all_places = scores, places
+    if batch.world is not None:
+        sampled = batch.sampled(places)
+        which = torch.from_numpy(sampled).to(scores.logprobs.device)
+        scores, places = scores.part(which), places[sampled]
+        reference = None if reference is None else reference[which]
     weights, advantages = batch.weights[places], batch.advantages[places]
     current = scores.logprobs.detach()
     old = current if batch.old_logprobs is None else batch.old_logprobs[places]
@@ -143,6 +175,8 @@ def policy_losses(
     _add_metrics(policy, current, old, means)
     means.add("entropy", scores.entropies)
     means.add("advantage_size", advantages.abs())
+    if batch.world is not None:
+        parts["world_loss"] = batch.world.loss(all_places, everything, means)
     return parts
 
 
@@ -176,11 +210,12 @@ def _units_here(
     return torch.from_numpy(here).to(device)
 
 
-def loss_names(config: LearnerConfig) -> list[str]:
+def loss_names(config: LearnerConfig, batch: PolicyBatch) -> list[str]:
     """The losses that a step adds up, as `Learner.update` reports them."""
     names = ["policy_loss"]
     names += ["kl_loss"] if kl_in_loss(config) else []
     names += ["entropy_loss"] if config.entropy_coefficient > 0.0 else []
+    names += ["world_loss"] if batch.world is not None else []
     return names + (["value_loss"] if config.critic is not None else [])
 
 

@@ -18,3 +18,6 @@ Mismatch = Literal["none", "truncated", "masked"]
 
 MismatchLevel = Literal["token", "sequence"]
 """What a weight of that correction belongs to."""
+
+WorldLoss = Literal["clipped_mae", "cross_entropy"]
+"""Losses of observation tokens, see `world_model`."""
