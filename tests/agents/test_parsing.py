@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from worldwise.agents.parsing import read_plain, read_prediction, read_tagged
+from worldwise.agents.parsing import (
+    read_plain,
+    read_prediction,
+    read_predictions,
+    read_reflection,
+    read_selection,
+    read_tagged,
+)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +92,69 @@ def test_tagged_cut_at_the_limit_or_at_a_special_token_is_invalid() -> None:
 )
 def test_prediction(text: str, prediction: str | None) -> None:
     assert read_prediction(text) == prediction
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "expected"),
+    [
+        ("<next_state>a</next_state>", 1, ["a"]),
+        ("<next_state>a</next_state><next_state>b</next_state>", 1, [None]),
+        ("<next_state>a</next_state> and <next_state> b </next_state>", 2, ["a", "b"]),
+        ("<next_state>a</next_state>", 2, ["a", None]),
+        ("<next_state></next_state><next_state>b</next_state>", 2, [None, "b"]),
+        ("<next_state>a<next_state>b</next_state>", 2, [None, None]),
+        ("<next_state>a</next_state><next_state>b", 2, ["a", None]),
+        ("<think><next_state>x</next_state></think><next_state>a</next_state>", 2, ["a", None]),
+        ("nothing", 3, [None, None, None]),
+        ("<next_state>a</next_state>" * 4, 2, ["a", "a"]),
+    ],
+)
+def test_several_predictions_are_read_in_order(text: str, count: int, expected: list[str | None]) -> None:
+    assert read_predictions(text, count) == expected
+
+
+MODES = ("navigation_loop", "wrong_receptacle")
+
+
+def reflection(**lines: str) -> str:
+    inside = "\n".join(f"{name}: {value}" for name, value in lines.items())
+    return f"<reflection>\n{inside}\n</reflection>"
+
+
+def test_a_reflection_is_read_field_by_field() -> None:
+    said = "<think>why?</think>" + reflection(
+        mode="Navigation loop.", detail="It went: to and fro.", turn="Turn 12", lesson="look", query="mug"
+    )
+    assert read_reflection(said, MODES) == {
+        "mode": "navigation_loop",
+        "detail": "It went: to and fro.",
+        "turn": "12",
+        "lesson": "look",
+        "query": "mug",
+    }
+    short = read_reflection(reflection(mode="wrong_receptacle", turn="none"), MODES)
+    assert short == {"mode": "wrong_receptacle", "detail": "", "turn": "", "lesson": "", "query": ""}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "mode: navigation_loop",
+        reflection(mode="boredom"),
+        reflection(detail="no mode"),
+        reflection(mode="navigation_loop") * 2,
+        reflection(mode="navigation_loop").removesuffix("</reflection>"),
+        f"<think>{reflection(mode='navigation_loop')}</think>",
+    ],
+)
+def test_what_is_no_reflection_is_none(text: str) -> None:
+    assert read_reflection(text, MODES) is None
+
+
+def test_a_selection_is_read_line_by_line() -> None:
+    said = "<selected_tasks>\n3: same thing\n 1. also\nnone\n3: again\n9: too far\n0: no\n</selected_tasks>"
+    assert read_selection(said, 5) == [3, 1]
+    assert read_selection("<selected_tasks></selected_tasks>", 5) == []
+    for wrong in ("3: same", said * 2, "</selected_tasks>3<selected_tasks>"):
+        assert read_selection(wrong, 5) is None

@@ -225,6 +225,7 @@ def test_a_stop_lets_the_state_that_is_being_saved_finish(place: Place) -> None:
     code, said = ended(running)
     assert code != 0
     assert "stopped by SIGTERM" in said
+    assert "deprecat" not in said.lower(), "what libraries say to their developers does not reach the user"
     assert not part.exists()
     state = part.with_name(part.name.split(".")[1])
     assert (state / "files.json").is_file(), "the state that was being saved is whole"

@@ -177,6 +177,12 @@ def test_a_damaged_game_file_is_named_before_training(tmp_path: Path) -> None:
         table_of(family, {"valid_seen": listed})
 
 
+def test_a_cut_distribution_does_not_train_on_its_own_log_probabilities(check: Check) -> None:
+    with pytest.raises(InputError, match=r"parameter rollout\.top_p is 0\.9 and rollout\.min_p is 0"):
+        check(rollout={"top_p": 0.9})
+    check(rollout={"top_p": 0.9}, policy={"learner": {"old_logprobs": "learner"}})
+
+
 def test_a_model_folder_without_tokenizer_is_named(check: Check, tiny_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(tiny_folder, folder)
@@ -211,15 +217,19 @@ def test_the_command_says_it_without_a_traceback(invoke: Callable[..., Result]) 
 
 
 def test_a_run_names_a_damaged_game_file_before_anything_else(invoke: Callable[..., Result], tmp_path: Path) -> None:
-    for split in ("valid_seen", "valid_unseen"):
-        path = tmp_path / "games" / split / "pick_and_place_simple-Mug-None-Desk-308/trial_T1/game.tw-pddl"
-        path.parent.mkdir(parents=True)
-        path.write_text('{"solvable": true, "pddl_problem": "(define", "grammar": "", "walkthrough": []}')
-    games = f"world.household.source=official,world.household.data={tmp_path.as_posix()}/games,evaluate.games=1"
-    result = invoke("--nodes=prepare_evaluation_tasks", params=games)
+    """One file whose beginning is whole, among all of a main job."""
+    for split in ("train", "valid_seen", "valid_unseen"):
+        for number in range(40):
+            game = f"pick_and_place_simple-Mug-None-Desk-308/trial_T{number}"
+            path = tmp_path / "games" / split / game / "game.tw-pddl"
+            path.parent.mkdir(parents=True)
+            path.write_text('{"solvable": true, "pddl_problem": "(define", "grammar": "", "walkthrough": []}')
+    games = f"world.household.source=official,world.household.data={tmp_path.as_posix()}/games"
+    result = invoke("--pipeline=rwml_then_rl", params=games)
     assert result.exit_code == 1
-    assert "pick_and_place_simple-Mug-None-Desk-308/trial_T1" in result.output
+    assert "pick_and_place_simple-Mug-None-Desk-308/trial_T" in result.output
     assert "Traceback" not in result.output
+    assert not list(tmp_path.glob("03_primary*")), "nothing was played"
 
 
 def test_a_stage_without_its_inputs_says_what_to_run_first(invoke: Callable[..., Result]) -> None:

@@ -127,3 +127,55 @@ def test_a_model_that_babbles_is_recorded_as_it_is(
     assert stats.metrics()["invalid_share"] > 0.5
     assert not any(episode.success for episode in episodes)
     assert all(episode.reward_valid for episode in episodes)
+
+
+@pytest.mark.parametrize("context", ["conversation", "window"])
+@pytest.mark.parametrize("restricted", [False, True])
+def test_predictions_change_nothing_in_play(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    household: HouseholdFamily,
+    context: str,
+    restricted: bool,
+) -> None:
+    settings = {"context": context, "restrict_to_admissible": restricted}
+    agent = Agent(tokenizer, AgentConfig.model_validate(settings), household)
+    plain_stats, stats = RolloutStats(), RolloutStats()
+    plain = played(model, agent, household, CONFIG, plain_stats)
+    asking = CONFIG.model_copy(update={"predictions": 2, "prediction_tokens": 9})
+    foreseeing = played(model, agent, household, asking, stats)
+    turns = 0
+    for one, other in zip(plain, foreseeing, strict=True):
+        assert one.termination == other.termination
+        for turn, twin in zip(one.turns, other.turns, strict=True):
+            turns += 1
+            assert turn.response_ids.tolist() == twin.response_ids.tolist()
+            assert turn.logprobs == pytest.approx(twin.logprobs, abs=1e-5)
+            assert turn.predictions == ()
+            assert [own.horizon for own in twin.predictions] == [1, 2]
+            assert 0 < len(twin.predictions[0].token_ids) <= 9
+            assert len(twin.predictions[0].token_ids) == len(twin.predictions[0].logprobs)
+    assert (plain_stats.predictions, stats.predictions) == (0, turns)
+    assert stats.predicted_tokens == sum(len(t.predictions[0].token_ids) for e in foreseeing for t in e.turns)
+    # What is read for predictions is no prefix of the episodes.
+    assert stats.prefix_tokens == plain_stats.prefix_tokens
+    assert stats.prediction_seconds > 0.0
+
+
+def test_a_prediction_is_the_models_own_of_the_conversation_so_far(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, household: HouseholdFamily
+) -> None:
+    """The same question asked from scratch, behind all tokens so far, has the same log-probabilities."""
+    agent = Agent(tokenizer, AgentConfig(), household)
+    episodes = played(model, agent, household, CONFIG.model_copy(update={"predictions": 1, "prediction_tokens": 9}))
+    for episode in episodes[:2]:
+        seen: list[int] = []
+        for turn in episode.turns:
+            seen += [*turn.context_ids.tolist(), *turn.response_ids.tolist()]
+            (prediction,) = turn.predictions
+            asked = [*seen, *agent.predict_suffix(turn.finished).tolist()]
+            ids = torch.tensor([[*asked, *prediction.token_ids.tolist()]])
+            with torch.no_grad():
+                table = model(input_ids=ids).logits[0].log_softmax(-1)
+            own = table[range(len(asked) - 1, ids.shape[1] - 1), prediction.token_ids.astype(np.int64)]
+            assert prediction.logprobs == pytest.approx(own.numpy(), abs=1e-4)

@@ -12,6 +12,7 @@ from worldwise.stages.midtrain import RwmlConfig
 from worldwise.stages.subsample import SubsampleConfig
 from worldwise.stages.supervised import SupervisedConfig, epoch_batches, planned_updates
 from worldwise.stages.train_policy import PolicyConfig
+from worldwise.training.config import LearnerConfig
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,12 @@ def test_planned_updates() -> None:
     assert planned_updates(10, 4, 2, None) == 6
     assert planned_updates(10, 4, 2, 5) == 5
     assert SupervisedConfig(epochs=3, batch=5).planned_updates(11) == 9
+
+
+def test_what_an_estimator_has_no_use_for_is_refused() -> None:
+    with pytest.raises(ValidationError, match="sampling_rounds is 3 and algorithm is reinforce_pp"):
+        PolicyConfig(algorithm="reinforce_pp", sampling_rounds=3)
+    with pytest.raises(ValidationError, match=r"set learner\.aggregation to constant"):
+        PolicyConfig(algorithm="dr_grpo")
+    learner = LearnerConfig(aggregation="constant", aggregation_length=100)
+    assert PolicyConfig(algorithm="dr_grpo", learner=learner).learner.aggregation_length == 100

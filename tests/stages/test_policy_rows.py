@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -101,9 +102,9 @@ def test_unknown_algorithm_names_the_known_ones() -> None:
         ("dr_grpo", [2 / 3, -1 / 3]),
         # One minus the mean of the other two, and so on.
         ("rloo", [1.0, -0.5]),
-        # Over the six turns of the batch: mean 1/3, variance (2 * 4 + 4 * 1) / 9 / 5 = 4/15.
-        ("reinforce_pp", [2 / 3 / (4 / 15) ** 0.5, -1 / 3 / (4 / 15) ** 0.5]),
-        ("reinforce_pp_baseline", [2 / 3 / (4 / 15) ** 0.5, -1 / 3 / (4 / 15) ** 0.5]),
+        # Over the twelve tokens of the batch: mean 1/3, variance (4 * 4 + 8 * 1) / 9 / 11 = 8/33.
+        ("reinforce_pp", [2 / 3 / (8 / 33) ** 0.5, -1 / 3 / (8 / 33) ** 0.5]),
+        ("reinforce_pp_baseline", [2 / 3 / (8 / 33) ** 0.5, -1 / 3 / (8 / 33) ** 0.5]),
     ],
 )
 def test_every_estimator_by_hand(make_episode: Callable[..., Episode], algorithm: str, expected: list[float]) -> None:
@@ -111,6 +112,46 @@ def test_every_estimator_by_hand(make_episode: Callable[..., Episode], algorithm
     found = turn_advantages(episodes, EstimatorConfig(algorithm=algorithm), str)
     assert [len(set(own)) for own in found] == [1, 1, 1]
     assert [own[0] for own in found] == pytest.approx([expected[0], expected[1], expected[1]], rel=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "gigpo", "rloo", "dr_grpo", "reinforce_pp_baseline"])
+def test_a_group_without_a_difference_stays_at_zero_whatever_its_kl_was(
+    make_episode: Callable[..., Episode], algorithm: str
+) -> None:
+    """With the KL in the reward: on a scale of its own, its noise would be a full-size update."""
+    dead = [make_episode(name, group="dead") for name in "abc"]
+    alive = [make_episode("a", group="alive", success=True), make_episode("b", group="alive")]
+    costs = [[0.001, 0.0], [0.003, 0.002], [0.0, 0.0], [0.1, 0.1], [0.0, 0.0]]
+    found = turn_advantages([*dead, *alive], EstimatorConfig(algorithm=algorithm), key, costs)
+    assert found[:3] == [[0.0, 0.0]] * 3
+    plain = turn_advantages([*dead, *alive], EstimatorConfig(algorithm=algorithm), key)
+    assert found[3][0] < plain[3][0], "in the other group it counts"
+    assert found[4][0] > plain[4][0]
+
+
+def test_costs_by_hand(make_episode: Callable[..., Episode]) -> None:
+    episodes = [make_episode("a", success=True), make_episode("b")]
+    costs = [[0.1, 0.1], [0.0, 0.0]]
+    # Returns 1, 0: mean 1/2, std sqrt(1/2). Costs 0.2, 0: mean 0.1, on the same scale.
+    scale = 0.5**0.5 + 1e-6
+    found = turn_advantages(episodes, EstimatorConfig(algorithm="grpo"), key, costs)
+    assert found[0] == pytest.approx([(0.5 - 0.1) / scale] * 2)
+    assert found[1] == pytest.approx([(-0.5 + 0.1) / scale] * 2)
+
+
+@pytest.mark.parametrize("algorithm", ["reinforce_pp", "reinforce_pp_baseline"])
+def test_a_penalty_is_on_the_scale_of_the_batch(
+    make_episode: Callable[..., Episode], make_turn: Callable[..., Turn], algorithm: str
+) -> None:
+    sloppy = make_episode("b", turns=[make_turn(0, valid=False), make_turn(1)])
+    episodes = [make_episode("a", success=True), sloppy, make_episode("c")]
+    config = EstimatorConfig(algorithm=algorithm, invalid_penalty=0.1)
+    found = turn_advantages(episodes, config, key)
+    plain = turn_advantages(episodes, config.model_copy(update={"invalid_penalty": 0.0}), key)
+    assert found[1][0] == pytest.approx(plain[1][0] - 0.1 / (8 / 33) ** 0.5, rel=1e-5)
+    assert [found[0], found[1][1:], found[2]] == [plain[0], plain[1][1:], plain[2]]
+    flat = turn_advantages([make_episode("a"), replace(sloppy, group_id="h")], config, key)
+    assert flat == [[0.0, 0.0], [pytest.approx(-0.1), 0.0]]
 
 
 def test_similar_states_are_compared_where_it_is_asked_for(

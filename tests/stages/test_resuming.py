@@ -28,7 +28,7 @@ from worldwise.training.learner import LearnerConfig
 from worldwise.worlds.contract import WorldFamily
 
 LEARNER = LearnerConfig(learning_rate=1e-2, betas=(0.9, 0.95), updates=2, schedule="linear", warmup_steps=2)
-ADAPTED = LEARNER.model_copy(update={"adapter": AdapterConfig(rank=4, alpha=8)})
+ADAPTED = LEARNER.model_copy(update={"adapter": AdapterConfig(rank=4, alpha=8), "kl_coefficient": 0.01})
 
 
 class KilledError(BaseException):
@@ -140,8 +140,14 @@ def test_ppo(start: Checkpoint, family: WorldFamily, context: StageContext, tmp_
     _check(stage, start, context, tmp_path / "work", [1, 2])
 
 
-def test_paw(start: Checkpoint, family: WorldFamily, context: StageContext, tmp_path: Path) -> None:
-    modules = ModulesConfig.model_validate({"paw": {"weight": "average", "held_out_every": 2}})
+def test_modules(start: Checkpoint, family: WorldFamily, context: StageContext, tmp_path: Path) -> None:
+    modules = ModulesConfig.model_validate(
+        {
+            "paw": {"weight": "average", "held_out_every": 2},
+            "world_in_agent": {"max_tokens": 8},
+            "agent_in_world": {"eta": 0.9},
+        }
+    )
     config = PolicyConfig(iterations=4, tasks_per_iteration=2, group_size=4, learner=LEARNER, modules=modules)
 
     def stage(checkpoint: Checkpoint, context: StageContext) -> Any:

@@ -43,10 +43,10 @@ FINE = {
     "mixed_groups": 0.2,
     "solved_groups": 0.1,
     "entropy": 0.5,
-    "state_group_size": 1.05,
+    "state_group_size_later": 1.05,
     "learner_grad_norm": 0.1,
     "learner_optimizer_steps": 2.0,
-    "learner_kl_old": 0.1,
+    "learner_kl_update": 0.1,
     "learner_kl_reference": 1.0,
 }
 """A row of policy RL with every number at its limit."""
@@ -58,7 +58,7 @@ PREDICTED = {
     "truncated_predictions": 0.5,
     "learner_grad_norm": 0.1,
     "learner_optimizer_steps": 1.0,
-    "learner_kl_old": 0.1,
+    "learner_kl_update": 0.1,
     "learner_kl_reference": 1.0,
 }
 """The same of RWML."""
@@ -123,7 +123,7 @@ def test_numbers_at_their_limits_are_fine(caplog: pytest.LogCaptureFixture) -> N
             ],
         ),
         (
-            {"learner_kl_old": 0.11},
+            {"learner_kl_update": 0.11},
             ["policy, iteration 0", "0.11 nats", "lower policy.learner.learning_rate (now 0.0002)"],
         ),
         (
@@ -131,8 +131,12 @@ def test_numbers_at_their_limits_are_fine(caplog: pytest.LogCaptureFixture) -> N
             ["1.5 nats", "raise policy.learner.kl_coefficient (now 0)", "policy.watch.kl_reference_max=1"],
         ),
         (
-            {"state_group_size": 1.04},
-            ["a state occurs 1.040 times", "policy.watch.state_group_min=1.05", "policy.algorithm=grpo"],
+            {"state_group_size_later": 1.04},
+            [
+                "a state behind the first turn occurs 1.040 times",
+                "policy.watch.state_group_min=1.05",
+                "policy.algorithm=grpo",
+            ],
         ),
         (
             {"entropy": 9e-4},
@@ -160,14 +164,14 @@ def test_it_is_told_again_after_it_recovered(caplog: pytest.LogCaptureFixture) -
 
 
 def test_every_condition_counts(caplog: pytest.LogCaptureFixture) -> None:
-    bad = FINE | {"learner_kl_old": 3.0, "learner_kl_reference": 3.0}
+    bad = FINE | {"learner_kl_update": 3.0, "learner_kl_reference": 3.0}
     assert policy().look([], 0, bad) == {"warnings": 2.0}
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
 
 
 @pytest.mark.parametrize("cut", range(1, 8))
 def test_a_resumed_run_warns_as_an_undisturbed_one(cut: int, caplog: pytest.LogCaptureFixture) -> None:
-    bad = FINE | {"truncated_episodes": 1.0, "learner_grad_norm": 0.0, "running_success": 0.1, "learner_kl_old": 1.0}
+    bad = FINE | {"truncated_episodes": 1.0, "learner_grad_norm": 0.0, "running_success": 0.1, "learner_kl_update": 1.0}
     rows = [FINE, bad, bad, FINE, FINE, bad, bad, bad]
     whole = told(policy(), rows, caplog)
     # Cut off in 1 and 5, no gradient in 2 and 6, far from what played in 1 and 5, success fallen in 5.
@@ -230,7 +234,7 @@ def test_a_fall_of_the_success(caplog: pytest.LogCaptureFixture) -> None:
         ({"mixed_groups": 0.1, "reward": 0.98}, ["10 % of the groups", "always rewarded: lower rwml.tau_d (now 0.2)"]),
         ({"mixed_groups": 0.8}, ["80 % of the groups", "by luck: lower rwml.tau_d (now 0.2)"]),
         ({"learner_grad_norm": 0.0}, ["rwml.watch.idle_updates=2", "rwml.learner.adapter"]),
-        ({"learner_kl_old": 0.2}, ["rwml, update 0", "rwml.watch.kl_max=0.1"]),
+        ({"learner_kl_update": 0.2}, ["rwml, update 0", "rwml.watch.kl_max=0.1"]),
         ({"learner_kl_reference": 2.0}, ["raise rwml.learner.kl_coefficient (now 0.01)"]),
         ({"entropy": 0.0}, ["at a reward of 0.50", "rwml.watch.entropy_share=0.1"]),
     ],
@@ -297,6 +301,8 @@ def test_state_groups_by_hand(make_episode: Callable[..., Episode], make_turn: C
         "state_groups_2_3": 0.4,
         "state_groups_4_7": 0.4,
         "state_groups_8_up": 0.0,
+        # Without hall, where all begin: kitchen 2, attic 1, cellar 2.
+        "state_group_size_later": 5 / 3,
     }
     assert state_numbers(episodes, EstimatorConfig(algorithm="grpo"), str) == {}
     assert state_numbers(episodes[3:], EstimatorConfig(), str) == {}

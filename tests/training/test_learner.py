@@ -315,3 +315,16 @@ def test_threads_are_given_back() -> None:
     before = torch.get_num_threads()
     Learner(toy_model(), LearnerConfig(threads=before + 1), 10).update(_drifted(2))
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("old", ["sampler", "learner"])
+@pytest.mark.parametrize("updates", [1, 2])
+def test_how_far_an_update_went_is_seen_whatever_its_steps_are(old: str, updates: int) -> None:
+    """With one step the ratios before it are 1 and say nothing."""
+    sequences = on_policy(toy_model(), batch(8))
+    moved = []
+    for rate in (1e-5, 0.05):
+        config = LearnerConfig(learning_rate=rate, updates=updates, old_logprobs=old)  # type: ignore[arg-type]
+        moved.append(Learner(toy_model(), config, 10).update(sequences)["kl_update"])
+    assert moved[0] < 1e-3
+    assert moved[1] > 0.1

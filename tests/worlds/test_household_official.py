@@ -492,7 +492,6 @@ class TestOfficial:
             assert game.goal.task_type == task.task_type
             assert wins(game), task.task_id
 
-    @pytest.mark.slow
     def test_all_games_can_be_read_and_won(self, official: OfficialGames) -> None:
         report = verify_official(official.folder)
         assert report.problems == ()

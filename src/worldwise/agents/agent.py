@@ -21,6 +21,7 @@ from worldwise.agents.parsing import (
     THINK,
     read_plain,
     read_prediction,
+    read_predictions,
     read_tagged,
 )
 from worldwise.agents.prompts import Prompts
@@ -119,7 +120,7 @@ class Agent:
         self._command_ids = lru_cache(_REMEMBERED)(self._encode_command)
         self._sequences = lru_cache(_REMEMBERED)(self._encode_commands)
         self._grows = lru_cache(_REMEMBERED)(self._chat.grows)
-        self._suffix = lru_cache(2)(self._render_suffix)
+        self._suffix = lru_cache(8)(self._render_suffix)
 
     def first_context(self, observation: str, info: Info) -> Context:
         """The context of an episode's first turn."""
@@ -167,17 +168,19 @@ class Agent:
         """
         return self._sequences(tuple(admissible))
 
-    def predict_suffix(self, finished: bool = True) -> IntArray:
+    def predict_suffix(self, finished: bool = True, horizon: int = 1) -> IntArray:
         """What asks for the next observation behind a response: int32 [S], read-only.
 
         Args:
             finished: the response ended with a stop token (False: one is put first).
+            horizon: observations that are asked for, one behind the other. The plain style has but one question, and
+                models that know it answer with one.
         """
-        return self._suffix(finished)
+        return self._suffix(finished, horizon)
 
     def predict_prompt(self, conversation_ids: IntArray) -> IntArray:
         """A conversation that ends with a response, then the question for the next observation: int32 [P]."""
-        return np.concatenate([conversation_ids, self._suffix(int(conversation_ids[-1]) in self.stop_ids)])
+        return np.concatenate([conversation_ids, self.predict_suffix(int(conversation_ids[-1]) in self.stop_ids)])
 
     def prediction_answer_ids(self, target: str) -> IntArray:
         """The answer a prediction should give, its end token included: int32 [A].
@@ -192,6 +195,52 @@ class Agent:
     def parse_prediction(self, text: str) -> str | None:
         """The predicted observation in a response text, or None if it holds none in the demanded form."""
         return read_prediction(text)
+
+    def parse_predictions(self, text: str, count: int) -> list[str | None]:
+        """The first `count` predicted observations in a response text, None where one is missing."""
+        return read_predictions(text, count)
+
+    @property
+    def can_reflect(self) -> bool:
+        """Whether the style has words to ask about failures; the plain one has not."""
+        return self._prompts.can_reflect
+
+    def reflect_prompt(self, turns: Sequence[Turn], modes: Sequence[str], skipped: int = 0) -> IntArray:
+        """A chat of one message that shows a failed episode and asks why it failed: int32 [P].
+
+        Args:
+            turns: all of the episode.
+            modes: names of failures to choose from.
+            skipped: so many turns at its beginning are not shown.
+        """
+        shown = [
+            {
+                "number": turn.index + 1,
+                "observation": self._chat.harmless(turn.observation),
+                "action": self._chat.harmless(turn.action),
+            }
+            for turn in turns[skipped:]
+        ]
+        task = self._chat.harmless(self._family.task_text(turns[0].observation))
+        last = self._chat.harmless(turns[-1].next_observation)
+        return self._chat.opening(self._prompts.reflect(task, shown, skipped, last, modes)).ids
+
+    def select_prompt(
+        self, task: str, mode: str, detail: str, candidates: Sequence[tuple[str, str, str]], most: int
+    ) -> IntArray:
+        """A chat of one message that asks which tasks are like one that failed: int32 [P].
+
+        Args:
+            task, mode, detail: of the failure.
+            candidates: (task, mode, detail) each.
+            most: how many to name.
+        """
+        safe = self._chat.harmless
+        shown = [
+            {"number": number, "task": safe(own[0]), "mode": own[1], "detail": safe(own[2])}
+            for number, own in enumerate(candidates, start=1)
+        ]
+        return self._chat.opening(self._prompts.select(safe(task), mode, safe(detail), shown, most)).ids
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, nothing added."""
@@ -337,8 +386,8 @@ class Agent:
             )
         return tuple(self._command_ids(command) for command in kept)
 
-    def _render_suffix(self, finished: bool) -> IntArray:
-        return self._chat.user_turn(self._prompts.predict(), finished).ids
+    def _render_suffix(self, finished: bool, horizon: int) -> IntArray:
+        return self._chat.user_turn(self._prompts.predict(horizon), finished).ids
 
 
 def _context(rendered: Rendered, restart: bool) -> Context:

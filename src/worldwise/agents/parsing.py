@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 THINK, END_THINK = "<think>", "</think>"
 ACTION, END_ACTION = "<action>", "</action>"
 NEXT_STATE, END_NEXT_STATE = "<next_state>", "</next_state>"
+REFLECTION, END_REFLECTION = "<reflection>", "</reflection>"
+SELECTED, END_SELECTED = "<selected_tasks>", "</selected_tasks>"
+
+_FIELDS = ("mode", "detail", "turn", "lesson", "query")
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +95,76 @@ def read_prediction(text: str) -> str | None:
         return None
     inside = rest.partition(NEXT_STATE)[2].partition(END_NEXT_STATE)
     return inside[0].strip() or None if inside[1] else None
+
+
+def read_predictions(text: str, count: int) -> list[str | None]:
+    """The texts of the first `count` `<next_state>` blocks behind the last thought, in order; None where one is
+    missing, empty or never closed.
+
+    One block is read as `read_prediction` does where one is wanted.
+    """
+    if count == 1:
+        return [read_prediction(text)]
+    last = text.rfind(END_THINK)
+    rest = text[last + len(END_THINK) :] if last >= 0 else text
+    found: list[str | None] = []
+    while len(found) < count:
+        _, opened, rest = rest.partition(NEXT_STATE)
+        inside, closed, rest = rest.partition(END_NEXT_STATE)
+        # A block that opens inside of another one is none.
+        found.append(inside.strip() or None if opened and closed and NEXT_STATE not in inside else None)
+    return found
+
+
+def read_reflection(text: str, modes: Sequence[str]) -> dict[str, str] | None:
+    """The fields of the one `<reflection>` block behind the last thought, or None.
+
+    Args:
+        text: a response.
+        modes: the vocabulary. A block whose mode is none of it is none; case and blanks for underscores are forgiven.
+
+    Returns:
+        mode, detail, turn (digits, or empty), lesson, query; empty where a line is missing.
+    """
+    inside = _one_block(text, REFLECTION, END_REFLECTION)
+    if inside is None:
+        return None
+    found = dict.fromkeys(_FIELDS, "")
+    for line in inside.splitlines():
+        name, colon, value = line.partition(":")
+        key = name.strip().lower()
+        if colon and key in found and not found[key]:
+            found[key] = value.strip()
+    found["mode"] = found["mode"].strip(" .'\"").lower().replace(" ", "_")
+    if found["mode"] not in modes:
+        return None
+    number = _NUMBER.search(found["turn"])
+    found["turn"] = number[0] if number else ""
+    return found
+
+
+def read_selection(text: str, count: int) -> list[int] | None:
+    """The numbers that the lines of the one `<selected_tasks>` block begin with, or None without such a block.
+
+    Args:
+        text: a response.
+        count: candidates; numbers outside of 1..count and repeated ones are left out.
+    """
+    inside = _one_block(text, SELECTED, END_SELECTED)
+    if inside is None:
+        return None
+    found: list[int] = []
+    for line in inside.splitlines():
+        number = _NUMBER.match(line.strip())
+        if number and 1 <= int(number[0]) <= count and int(number[0]) not in found:
+            found.append(int(number[0]))
+    return found
+
+
+def _one_block(text: str, opening: str, closing: str) -> str | None:
+    last = text.rfind(END_THINK)
+    rest = text[last + len(END_THINK) :] if last >= 0 else text
+    if rest.count(opening) != 1 or rest.count(closing) != 1:
+        return None
+    inside = rest.partition(opening)[2].partition(closing)
+    return inside[0] if inside[1] else None

@@ -20,6 +20,9 @@ class Prompts:
         config: the agent's configuration.
         world: the world's name; a style may hold a part for it under `worlds/` and `examples/`.
 
+    Attributes:
+        can_reflect: the style asks about failures.
+
     Raises:
         AgentError: worked examples are asked for and the style has none for this world.
     """
@@ -45,6 +48,7 @@ class Prompts:
             "thinking": config.thinks_before_predicting,
         }
         self._has_system = "system.jinja" in names
+        self.can_reflect = {"reflect.jinja", "select.jinja"} <= names
 
     def system(self) -> str | None:
         """The system message, or None where the style has none."""
@@ -79,9 +83,33 @@ class Prompts:
             "window", task=task, history=history, steps=steps, observation=observation, admissible=admissible
         )
 
-    def predict(self) -> str:
-        """The user message that asks for the next observation."""
-        return self._render("predict")
+    def predict(self, horizon: int = 1) -> str:
+        """The user message that asks for the next observation, or for several in a row."""
+        return self._render("predict") if horizon == 1 else self._render("predict_many", horizon=horizon)
+
+    def reflect(
+        self, task: str, turns: Sequence[Mapping[str, object]], skipped: int, last: str, modes: Sequence[str]
+    ) -> str:
+        """The message that asks why an episode failed.
+
+        Args:
+            task: the goal sentence.
+            turns: `number` (from 1), `observation`, `action`.
+            skipped: turns before them that are not shown.
+            last: what the world said in the end.
+            modes: names of failures to choose from.
+        """
+        return self._render("reflect", task=task, turns=turns, skipped=skipped, last=last, modes=modes)
+
+    def select(self, task: str, mode: str, detail: str, candidates: Sequence[Mapping[str, object]], most: int) -> str:
+        """The message that asks which tasks are like one that failed.
+
+        Args:
+            task, mode, detail: of the failure.
+            candidates: `number` (from 1), `task`, `mode`, `detail`.
+            most: how many to name.
+        """
+        return self._render("select", task=task, mode=mode, detail=detail, candidates=candidates, most=most)
 
     def _render(self, name: str, **variables: object) -> str:
         return self._environment.get_template(f"{name}.jinja").render(**self._constants, **variables)

@@ -64,6 +64,18 @@ def precision(blocks: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
+def truncated_sampling(blocks: Mapping[str, Any]) -> Iterator[str]:
+    """Policy RL on log-probabilities of a distribution that was cut: ratios would not start at 1."""
+    rollout, learner = blocks["rollout"], blocks["policy"].learner
+    cut = rollout.top_p < 1.0 or rollout.min_p > 0.0
+    if cut and learner.old_logprobs == "sampler":
+        yield (
+            f"parameter rollout.top_p is {rollout.top_p:g} and rollout.min_p is {rollout.min_p:g}, while "
+            "policy.learner.old_logprobs is 'sampler': recorded log-probabilities are of the cut distribution, the "
+            "learner's of the whole one; set policy.learner.old_logprobs to learner, or top_p to 1 and min_p to 0"
+        )
+
+
 def policy_only(blocks: Mapping[str, Any]) -> Iterator[str]:
     """Settings that only policy RL has a use for, in the learner of another stage."""
     for path, learner in learners(blocks).items():

@@ -168,5 +168,6 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     (ALWAYS, learner_checks.adapters),
     (ALWAYS, learner_checks.precision),
     (ALWAYS, learner_checks.policy_only),
+    ("params:policy", learner_checks.truncated_sampling),
 )
 """(the dataset without which a run does not need it, check)"""

@@ -32,6 +32,9 @@ class RolloutConfig(FrozenConfig):
         step_timeout_s: seconds a world may take for one answer; 0 = no limit, and no thread in between (which saves
             some 20 microseconds a turn).
         episode_timeout_s: seconds an episode may take in all, looked at between turns; 0 = no limit.
+        predictions: observations that the model predicts after each of its actions (World-In-Agent), 0 = none. They
+            change nothing in play. Policy RL sets them where its modules want some.
+        prediction_tokens: most tokens of such an answer.
         failures_max: share of the episodes of a collection or an evaluation that may end in a failure of world or
             engine (a time limit counts as one), [0, 1]; with more the stage stops and stores nothing. Policy RL drops
             the groups of such episodes and stops where none is left.
@@ -46,6 +49,8 @@ class RolloutConfig(FrozenConfig):
     min_p: float = Field(0.0, ge=0.0, lt=1.0)
     step_timeout_s: float = Field(300.0, ge=0.0)
     episode_timeout_s: float = Field(0.0, ge=0.0)
+    predictions: int = Field(0, ge=0, le=100)
+    prediction_tokens: int = Field(64, ge=1)
     failures_max: Annotated[float, COSMETIC] = Field(0.1, ge=0.0, le=1.0)
 
 
@@ -123,7 +128,10 @@ class RolloutStats:
             before, which was sampled but never read by the model.
         prefix_tokens: context tokens that the engine ran through the model.
         sampled_tokens: tokens in the responses.
-        engine_seconds: wall seconds inside the engine.
+        predictions: answers to the question what comes next.
+        predicted_tokens: tokens in them.
+        prediction_seconds: wall seconds inside the engine for them.
+        engine_seconds: wall seconds inside the engine, but for predictions.
         world_seconds: wall seconds inside the worlds.
         other_seconds: wall seconds of the scheduler itself; the consumer's time between episodes not counted.
 
@@ -140,6 +148,9 @@ class RolloutStats:
     context_tokens: int = 0
     prefix_tokens: int = 0
     sampled_tokens: int = 0
+    predictions: int = 0
+    predicted_tokens: int = 0
+    prediction_seconds: float = 0.0
     engine_seconds: float = 0.0
     world_seconds: float = 0.0
     other_seconds: float = 0.0

@@ -11,10 +11,11 @@ from functools import partial
 
 from worldwise.agents.agent import Agent, Context
 from worldwise.config import derive_seed
-from worldwise.episodes.record import INFRASTRUCTURE_FAILURES, Episode, Termination, Turn
+from worldwise.episodes.record import INFRASTRUCTURE_FAILURES, Episode, Prediction, Termination, Turn
 from worldwise.generation.completions import check_completions
 from worldwise.generation.protocol import Completion, Engine, Request, Sampling
 from worldwise.rollouts.config import EpisodePlan, RolloutConfig, RolloutError, RolloutStats
+from worldwise.rollouts.foresight import Foresight, Question
 from worldwise.rollouts.patience import Patience, StepTimeout
 from worldwise.rollouts.restriction import Restrictions
 from worldwise.worlds.answers import check_answer
@@ -110,6 +111,9 @@ class Scheduler:
         self._live: list[_Live] = []
         self._restrictions = Restrictions(agent) if agent.config.restrict_to_admissible else None
         self._keeps_admissible = agent.config.restrict_to_admissible or agent.config.list_admissible
+        self._foresight = None
+        if config.predictions:
+            self._foresight = Foresight(engine, agent, config.predictions, config.prediction_tokens)
         self._patience = Patience(config.step_timeout_s)
         self._max_turns = config.max_turns or 0
         self._engine_failed = False
@@ -136,7 +140,7 @@ class Scheduler:
     def advance(self) -> list[tuple[int, Episode]]:
         """One response for every live episode; returns the episodes that ended meanwhile, with positions."""
         begun = time.perf_counter()
-        elsewhere = self._stats.engine_seconds + self._stats.world_seconds
+        elsewhere = self._stats.engine_seconds + self._stats.world_seconds + self._stats.prediction_seconds
         self._done = []
         while self._waiting and len(self._live) < self._slots:
             self._start(*self._waiting.popleft())
@@ -145,9 +149,10 @@ class Scheduler:
             batches.setdefault(live.temperature, []).append(live)
         for temperature, batch in batches.items():
             completions = self._generate(batch, temperature)
+            foreseen = self._foresee(batch, completions, temperature)
             for live, completion in zip(batch, completions, strict=True):
-                self._answer(live, completion)
-        inside = self._stats.engine_seconds + self._stats.world_seconds - elsewhere
+                self._answer(live, completion, foreseen.get(live.position, ()))
+        inside = self._stats.engine_seconds + self._stats.world_seconds + self._stats.prediction_seconds - elsewhere
         self._stats.other_seconds += time.perf_counter() - begun - inside
         return self._done
 
@@ -186,9 +191,7 @@ class Scheduler:
 
     def _generate(self, batch: Sequence[_Live], temperature: float) -> list[Completion | None]:
         config = self._config
-        sampling = Sampling(
-            temperature=temperature, top_p=config.top_p, min_p=config.min_p, max_tokens=config.max_tokens
-        )
+        sampling = self._sampling(temperature)
         requests = [self._request(live) for live in batch]
         before = self._engine.stats.prefix_tokens
         begun = time.perf_counter()
@@ -209,6 +212,30 @@ class Scheduler:
         self._stats.prefix_tokens += self._engine.stats.prefix_tokens - before
         return completions
 
+    def _sampling(self, temperature: float) -> Sampling:
+        config = self._config
+        return Sampling(temperature=temperature, top_p=config.top_p, min_p=config.min_p, max_tokens=config.max_tokens)
+
+    def _foresee(
+        self, batch: Sequence[_Live], completions: Sequence[Completion | None], temperature: float
+    ) -> dict[int, tuple[Prediction, ...]]:
+        """Position of an episode -> what the model expects after the response that it has just given."""
+        if self._foresight is None:
+            return {}
+        asked: dict[int, Question] = {}
+        for live, completion in zip(batch, completions, strict=True):
+            if completion is not None and len(completion.token_ids):
+                seed = derive_seed(live.plan.seed, len(live.turns), "predict")
+                finished = int(completion.token_ids[-1]) in self._agent.stop_ids
+                asked[live.position] = Question(live.slot, finished, seed)
+        foresight, stats = self._foresight, self._stats
+        begun, tokens, count = time.perf_counter(), foresight.tokens, foresight.asked
+        found = foresight.ask(list(asked.values()), self._sampling(temperature))
+        stats.prediction_seconds += time.perf_counter() - begun
+        stats.predicted_tokens += foresight.tokens - tokens
+        stats.predictions += foresight.asked - count
+        return dict(zip(asked, found, strict=True))
+
     def _request(self, live: _Live) -> Request:
         assert live.context is not None
         if live.context.restart and live.turns:
@@ -220,7 +247,7 @@ class Scheduler:
         seed = derive_seed(live.plan.seed, len(live.turns))
         return Request(live.slot, live.context.ids.tolist(), seed, allowed=allowed)
 
-    def _answer(self, live: _Live, completion: Completion | None) -> None:
+    def _answer(self, live: _Live, completion: Completion | None, foreseen: tuple[Prediction, ...]) -> None:
         """Plays the response and prepares the next turn, or ends the episode."""
         if completion is None:
             self._end(live, Termination.ENGINE_ERROR)
@@ -259,6 +286,7 @@ class Scheduler:
             terminated=answer.terminated,
             truncated=answer.truncated or capped,
             admissible=tuple(live.info.admissible or ()) if self._keeps_admissible else None,
+            predictions=foreseen,
         )
         live.turns.append(turn)
         used = len(context.ids) + len(completion.token_ids)

@@ -70,10 +70,13 @@ class TurnRows:
     """All turns of a batch of episodes, episode after episode, turn after turn (length N).
 
     Attributes:
-        rewards: float64 [N], the world's reward, less a KL where it is taken off the rewards.
+        rewards: float64 [N], the world's reward.
+        costs: float64 [N], what is taken off it: a KL in the reward; None = nothing.
+        tokens: float64 [N], response tokens of the turn.
         groups, episodes: [N], keys of the task group and of the episode.
         states: [N], key of the state in which the turn was taken.
         penalties: float64 [N], >= 0.
+        step_factors: float64 [N], see `gigpo`; None = 1.
     """
 
     rewards: Float
@@ -81,6 +84,9 @@ class TurnRows:
     episodes: list[str]
     states: list[str]
     penalties: Float
+    tokens: Float
+    costs: Float | None = None
+    step_factors: Float | None = None
 
 
 def turn_rows(
@@ -88,6 +94,7 @@ def turn_rows(
     config: EstimatorConfig,
     state_key: Callable[[str], str],
     costs: Sequence[Sequence[float]] | None = None,
+    step_factors: Sequence[Sequence[float]] | None = None,
 ) -> TurnRows:
     """The turns of episodes with a valid reward; the others have none.
 
@@ -96,15 +103,22 @@ def turn_rows(
         config: settings.
         state_key: observation -> key of its state (`WorldFamily.canonical_state`).
         costs: per episode, what is taken off the reward of each turn; None = nothing.
+        step_factors: per episode and turn, see `gigpo`; None = 1.
     """
     valid = [(number, turn) for number, e in enumerate(episodes) if e.reward_valid for turn in e.turns]
-    taken = [0.0 if costs is None else costs[number][place] for number, place in _places(episodes)]
+    taken, factors = (
+        None if own is None else np.asarray([own[number][place] for number, place in _places(episodes)], dtype=float)
+        for own in (costs, step_factors)
+    )
     return TurnRows(
-        rewards=np.asarray([turn.reward for _, turn in valid], dtype=np.float64) - np.asarray(taken, dtype=float),
+        rewards=np.asarray([turn.reward for _, turn in valid], dtype=np.float64),
         groups=[episodes[number].group_id for number, _ in valid],
         episodes=[episodes[number].episode_id for number, _ in valid],
         states=[state_key(turn.observation) for _, turn in valid],
         penalties=np.asarray([config.invalid_penalty * (not turn.format_valid) for _, turn in valid], dtype=float),
+        tokens=np.asarray([len(turn.response_ids) for _, turn in valid], dtype=float),
+        costs=taken,
+        step_factors=factors,
     )
 
 
@@ -113,18 +127,19 @@ def turn_advantages(
     config: EstimatorConfig,
     state_key: Callable[[str], str],
     costs: Sequence[Sequence[float]] | None = None,
+    step_factors: Sequence[Sequence[float]] | None = None,
 ) -> list[list[float]]:
     """One advantage per turn of each episode; those without a valid reward get zeros.
 
     A failed episode leaves its group and changes nothing else; a group of which one episode is left gets zero.
 
     Args:
-        episodes, config, state_key, costs: as for `turn_rows`.
+        episodes, config, state_key, costs, step_factors: as for `turn_rows`.
 
     Raises:
         KeyError: `ppo`, whose advantages belong to tokens.
     """
-    rows = turn_rows(episodes, config, state_key, costs)
+    rows = turn_rows(episodes, config, state_key, costs, step_factors)
     values = iter(ALGORITHMS[config.algorithm](rows, config).tolist())
     return [[next(values) if episode.reward_valid else 0.0 for _ in episode.turns] for episode in episodes]
 
@@ -144,6 +159,8 @@ def gigpo_parts(rows: TurnRows, config: EstimatorConfig) -> GigpoAdvantages:
         normalize=config.normalize,
         statistics=config.statistics,
         penalties=rows.penalties,
+        step_factors=rows.step_factors,
+        costs=rows.costs,
     )
 
 
@@ -160,6 +177,7 @@ def _in_groups(rows: TurnRows, config: EstimatorConfig, normalize: Normalize) ->
         normalize=normalize,
         statistics=config.statistics,
         penalties=rows.penalties,
+        costs=None if rows.costs is None else total_returns(rows.costs, rows.episodes),
     )
 
 
@@ -176,11 +194,14 @@ def _rloo(rows: TurnRows, config: EstimatorConfig) -> Float:
 
 
 def _reinforce_pp(rows: TurnRows, config: EstimatorConfig) -> Float:
-    return reinforce_pp(rows.rewards, rows.episodes, discount=config.discount) - rows.penalties
+    paid = rows.rewards if rows.costs is None else rows.rewards - rows.costs
+    return reinforce_pp(paid, rows.episodes, discount=config.discount, weights=rows.tokens, penalties=rows.penalties)
 
 
 def _reinforce_pp_baseline(rows: TurnRows, config: EstimatorConfig) -> Float:
-    return reinforce_pp_baseline(rows.rewards, rows.groups, rows.episodes) - rows.penalties
+    return reinforce_pp_baseline(
+        rows.rewards, rows.groups, rows.episodes, weights=rows.tokens, penalties=rows.penalties, costs=rows.costs
+    )
 
 
 def _gigpo(rows: TurnRows, config: EstimatorConfig) -> Float:

@@ -213,6 +213,7 @@ class _Loop:
     keeper: WeightKeeper = field(init=False)
     progress: TrainingState = field(init=False)
     goes_on: bool = field(init=False)
+    gap_checked: bool = False
 
     def __post_init__(self) -> None:
         from worldwise.training.learner import Learner
@@ -285,10 +286,13 @@ class _Loop:
             prediction_row(transition, self.actor.agent, own, row, self.config.temperature)
             for transition, own, row in zip(batch.transitions, batch.samples, advantages, strict=True)
         ]
-        if self.state.step == 0:
+        if not self.gap_checked:
+            # Once in every process: one that goes on has read its weights anew.
             limit = math.inf if self.config.sampler_gap is None else self.config.sampler_gap
             gap = self.learner.check_sampler_gap(rows[:_GAP_ROWS], limit)
-            self.progress.others |= {"sampler_gap": gap.mean, "sampler_gap_largest": gap.largest}
+            self.gap_checked = True
+            if self.state.step == 0:
+                self.progress.others |= {"sampler_gap": gap.mean, "sampler_gap_largest": gap.largest}
         learned = self.learner.update(rows)
         self.actor.refresh()
         return learned

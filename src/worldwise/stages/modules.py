@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from worldwise.config import FrozenConfig
+from worldwise.stages.agent_in_world_config import AgentInWorldConfig
 from worldwise.stages.paw_config import PawConfig
+from worldwise.stages.world_in_agent_config import WorldInAgentConfig
 
 
 class ModulesConfig(FrozenConfig):
@@ -15,9 +17,13 @@ class ModulesConfig(FrozenConfig):
 
     Attributes:
         paw: a world model learned in the policy's own updates.
+        world_in_agent: predictions after every action, whose scores raise what the action earned.
+        agent_in_world: failures are judged and remembered, and tasks like them are played more often.
     """
 
-    paw: PawConfig | None = Field(None)
+    paw: PawConfig | None = None
+    world_in_agent: WorldInAgentConfig | None = None
+    agent_in_world: AgentInWorldConfig | None = None
 
     @field_validator("*", mode="before")
     @classmethod

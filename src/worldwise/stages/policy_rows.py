@@ -43,6 +43,7 @@ def learner_rows(
     agent: Agent,
     state_key: Callable[[str], str],
     outcomes: bool = False,
+    step_factors: Sequence[Sequence[float]] | None = None,
 ) -> list[TrainingSequence]:
     """The learner's rows with the advantages of whatever estimator, before the update.
 
@@ -51,12 +52,15 @@ def learner_rows(
         config: the estimator.
         learner: its settings say whether the KL is taken off the rewards; it gives that KL, and the critic's values.
         agent, state_key: of the world.
+        step_factors: per episode and turn, what GiGPO's step returns are multiplied by; None = 1.
         outcomes: show the outcome of a sequence's last turn as well, where it did not end the episode.
     """
     following = agent.following_context if outcomes else None
     in_reward = learner.config.kl_in == "reward" and learner.config.kl_coefficient > 0.0
     if config.algorithm != PPO and not in_reward:
-        return policy_sequences(episodes, turn_advantages(episodes, config, state_key), agent, following)
+        return policy_sequences(
+            episodes, turn_advantages(episodes, config, state_key, None, step_factors), agent, following
+        )
     valid = [episode for episode in episodes if episode.reward_valid and episode.turns]
     rows = [
         (episode, sequence)
@@ -74,7 +78,9 @@ def learner_rows(
         inside = sequence.roles == Role.RESPONSE
         np.add.at(taken[episode.episode_id], sequence.turns[inside], own[inside])
     by_turn = [taken[episode.episode_id].tolist() for episode in episodes]
-    return policy_sequences(episodes, turn_advantages(episodes, config, state_key, by_turn), agent, following)
+    return policy_sequences(
+        episodes, turn_advantages(episodes, config, state_key, by_turn, step_factors), agent, following
+    )
 
 
 def whole_groups(episodes: Sequence[Episode]) -> list[Episode]:
@@ -149,13 +155,18 @@ def state_numbers(
     """How often states come back in their task group; nothing where the estimator does not look at states.
 
     `state_group_size`: turns per state, the mean size of GiGPO's state groups (1 = no state occurs twice, and GiGPO is
-    GRPO; the first turns of a group always share theirs); `state_groups_1`, `state_groups_2_3`, `state_groups_4_7`,
+    GRPO; the first turns of a group always share theirs); `state_group_size_later`: the same without the states that an
+    episode began in, where there are others; `state_groups_1`, `state_groups_2_3`, `state_groups_4_7`,
     `state_groups_8_up`: shares of turns in groups of these sizes.
     """
     rows = turn_rows(episodes, config, state_key)
     if config.algorithm != "gigpo" or not len(rows.rewards):
         return {}
-    return group_sizes(gigpo_parts(rows, config).state_groups)
+    groups = gigpo_parts(rows, config).state_groups
+    first = np.asarray([turn.index == 0 for e in episodes if e.reward_valid for turn in e.turns], dtype=bool)
+    later = groups[~np.isin(groups, groups[first])]
+    numbers = group_sizes(groups)
+    return {**numbers, "state_group_size_later": len(later) / len(np.unique(later))} if len(later) else numbers
 
 
 def group_sizes(groups: Int) -> dict[str, float]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,7 @@ class TrainingState:
         keeper: the best weights, where the loop keeps them.
         others: further numbers of the loop.
         memory: vectors that the loop's encoder does not compute again.
+        notes: anything else that JSON holds.
     """
 
     learner: Learner
@@ -78,6 +79,7 @@ class TrainingState:
     keeper: WeightKeeper | None = None
     others: dict[str, float] = field(default_factory=dict)
     memory: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Writes all of it into an empty folder.
@@ -101,6 +103,7 @@ class TrainingState:
             "loop": asdict(self.loop),
             "rows": self.recorder.rows,
             "others": self.others,
+            "notes": self.notes,
             "learner": {"steps": learner["steps"], "total_steps": learner["total_steps"], "groups": groups},
         }
         if "critic" in learner:
@@ -131,6 +134,7 @@ class TrainingState:
         self.loop.take(content["loop"])
         self.recorder.rows[:] = content["rows"]
         self.others.update(content["others"])
+        self.notes = content["notes"]
         self.memory.clear()
         if content["texts"]:
             vectors = load_file(folder / _MEMORY)["vectors"].numpy()

@@ -6,27 +6,25 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Self
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from worldwise.config import COSMETIC, derive_seed
 from worldwise.episodes.record import Episode
-from worldwise.episodes.sequences import TrainingSequence
 from worldwise.rollouts.config import RolloutStats, plan_groups
 from worldwise.stages.actor import Actor, Checkpoint, StageContext, make_actor
 from worldwise.stages.errors import StageError
 from worldwise.stages.estimators import PPO, EstimatorConfig
 from worldwise.stages.keeping import LoopState, WeightKeeper
 from worldwise.stages.modules import ModulesConfig
-from worldwise.stages.paw import held_out_sequences, mark
 from worldwise.stages.playing import curve_numbers, play_plans
+from worldwise.stages.policy_modules import PolicyModules
 from worldwise.stages.policy_rows import (
     chosen_groups,
     group_numbers,
-    learner_rows,
     state_numbers,
     telling_groups,
     truncation_numbers,
@@ -41,8 +39,6 @@ from worldwise.worlds.contract import Task
 _logger = logging.getLogger(__name__)
 _GAP_SEQUENCES = 64
 """Sequences on which sampler and learner are compared: enough to see a fault, few enough to cost nothing."""
-
-_PAW_RETURN = "paw_mean_return"
 
 ALONE = (PPO, "reinforce_pp")
 """Estimators that do not compare the episodes of a group."""
@@ -107,10 +103,27 @@ class PolicyConfig(EstimatorConfig):
                 f"group_size is {self.group_size}: {self.algorithm} compares the episodes of a group, "
                 "so give at least 2 (8 in the papers)"
             )
+        if self.sampling_rounds > 1 and self.algorithm in ALONE:
+            raise ValueError(
+                f"sampling_rounds is {self.sampling_rounds} and algorithm is {self.algorithm}, which does not compare "
+                "within groups, so that a group without a difference is as good as any: set sampling_rounds to 1"
+            )
+        if self.algorithm == "dr_grpo" and self.learner.aggregation != "constant":
+            raise ValueError(
+                f"algorithm is dr_grpo and learner.aggregation is {self.learner.aggregation}: Dr.GRPO divides by a "
+                "constant; set learner.aggregation to constant and learner.aggregation_length to the most response "
+                "tokens of an episode"
+            )
         if self.algorithm == PPO and self.learner.critic is None:
             raise ValueError(
                 "learner.critic is null and algorithm is ppo, which needs one: give learner.critic.trunk=own (a copy "
                 "of the model's body) or shared"
+            )
+        foresees = self.modules.world_in_agent
+        if foresees is not None and foresees.variant == "step" and self.algorithm != "gigpo":
+            raise ValueError(
+                f"modules.world_in_agent.variant is step and algorithm is {self.algorithm}, which has no step returns: "
+                "set the variant to auto or reward, or algorithm to gigpo"
             )
         if self.algorithm != PPO and self.learner.critic is not None:
             raise ValueError(
@@ -131,11 +144,13 @@ class PolicyResult:
             `seconds_update`, `seconds_rest`, `sampler_gap` and `sampler_gap_largest` (nats per token),
             `best_running_success`, `best_step`, `restored_best` (1 if the best weights were put back),
             `stopped_early`.
+        notes: what modules remember: `agent_in_world` its failures and weights.
     """
 
     checkpoint: Checkpoint
     curve: Curve
     summary: dict[str, float]
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 def train_policy(
@@ -152,9 +167,9 @@ def train_policy(
     Curve, per iteration: see `playing.curve_numbers`, `policy_rows.group_numbers`, `truncation_numbers` and, for
     GiGPO, `state_numbers`; `running_success`; `dropped_episodes`, those of groups that a failure of world or engine
     broke; `prefix_ratio`; `seconds_rollout`, `seconds_update`, `seconds_rest`; the learner's metrics as `learner_*`;
-    with PaW `paw.Marked`'s numbers, and `held_out_*` (see `Learner.observation_numbers`) before the update;
-    `warnings`, how many conditions of `policy_watch` hold; `probe_success` where the probe was played (row of the
-    iteration after which it was).
+    of modules `foresight.foresight_numbers`, the numbers of `AgentInWorld`, those of `paw.Marked` and, before the
+    update, `held_out_*` (see `Learner.observation_numbers`); `warnings`, how many conditions of `policy_watch` hold;
+    `probe_success` where the probe was played (row of the iteration after which it was).
 
     Args:
         checkpoint: the start; its model is changed in place. A KL term refers to these weights.
@@ -185,7 +200,7 @@ def train_policy(
                 store(iteration, episodes)
             if context.saver.due():
                 context.saver.save(loop.progress.write)
-    return PolicyResult(checkpoint.named(version), recorder.rows, loop.finish(recorder.rows))
+    return PolicyResult(checkpoint.named(version), recorder.rows, loop.finish(recorder.rows), loop.modules.notes())
 
 
 def iteration_tasks(tasks: Sequence[Task], count: int, iteration: int, seed: int) -> list[Task]:
@@ -201,12 +216,20 @@ def iteration_tasks(tasks: Sequence[Task], count: int, iteration: int, seed: int
     return chosen
 
 
-def round_tasks(tasks: Sequence[Task], count: int, iteration: int, number: int, seed: int) -> list[Task]:
-    """The tasks of a round of sampling: those of the iteration, then others in an order of the iteration's own."""
-    if number == 0:
+def round_tasks(tasks: Sequence[Task], count: int, iteration: int, played: Sequence[Task], seed: int) -> list[Task]:
+    """The tasks of a round of sampling: those of the iteration, then others in an order of the iteration's own.
+
+    Args:
+        tasks: all training tasks.
+        count: of a round.
+        iteration: number of it.
+        played: tasks of the rounds before; none of them comes again.
+        seed: of the run.
+    """
+    if not played:
         return iteration_tasks(tasks, count, iteration, seed)
     order = np.random.default_rng(derive_seed(seed, "further_tasks", iteration)).permutation(len(tasks))
-    return [tasks[int(place)] for place in order[(number - 1) * count : number * count]]
+    return [tasks[int(place)] for place in order if tasks[int(place)] not in played][:count]
 
 
 class _Loop:
@@ -231,13 +254,18 @@ class _Loop:
         seed = derive_seed(context.seed, version, "adapter")
         self.learner = Learner(checkpoint.model, config.learner, steps, seed=seed, world_model=config.modules.paw)
         self.keeper = WeightKeeper(checkpoint.model)
+        self.gap_checked = False
         self.state = LoopState()
         self.progress = TrainingState(self.learner, recorder, self.state, self.keeper)
         self.progress.others = {"sampler_gap": 0.0, "sampler_gap_largest": 0.0}
         resumed(self.progress, context.saver)
-        self.actor: Actor = make_actor(checkpoint, context)
+        self.modules = PolicyModules(config.modules, config, context, version, self.progress.others)
+        limit = min(config.max_turns or context.family.max_turns, context.family.max_turns)
+        self.playing = self.modules.playing(limit)
+        foresees = config.modules.world_in_agent
+        self.actor: Actor = make_actor(checkpoint, context, 0 if foresees is None else foresees.max_tokens)
         compares = config.algorithm not in ALONE
-        self.held_out = self._held_out()
+        self.modules.prepare(self.actor.agent, tasks, probe_tasks, self.progress.notes)
         self.watch = policy_watch(version, config, context.rollout, context.family.max_turns, compares)
 
     def iterate(self) -> tuple[list[Episode], dict[str, float]]:
@@ -245,13 +273,15 @@ class _Loop:
         config, context, state = self.config, self.context, self.state
         begun = time.perf_counter()
         stats = RolloutStats()
-        rounds = self._rounds(stats)
-        episodes = [episode for own in rounds for episode in own]
+        wanted = self.modules.chosen(config.tasks_per_iteration, state.step)
+        first, choice = wanted if wanted is not None else (None, {})
+        rounds = self._rounds(stats, first)
+        episodes, judged = self.modules.judged([episode for own in rounds for episode in own], state.step)
         usable = self._usable(episodes)
         trained = usable if len(rounds) == 1 else chosen_groups(usable, config.tasks_per_iteration)
         played = time.perf_counter()
         row = {**curve_numbers(episodes), **group_numbers(episodes), **truncation_numbers(episodes)}
-        row |= state_numbers(episodes, config, context.family.canonical_state)
+        row |= {**state_numbers(episodes, config, context.family.canonical_state), **judged, **choice}
         # Judged before the update: this is the success of the weights that played.
         row["running_success"] = state.running(row["success"], config.keep_window)
         whole = len(state.recent) == config.keep_window
@@ -263,6 +293,8 @@ class _Loop:
         updated = time.perf_counter()
         row |= learned
         row |= {name: stats.metrics()[name] for name in ("prefix_ratio", "restart_share")}
+        row |= self.modules.looked_back(episodes, self.actor, state.step)
+        self.progress.notes = self.modules.notes()
         state.step += 1
         if config.probe_every and state.step % config.probe_every == 0:
             row["probe_success"] = self._probe()
@@ -275,20 +307,28 @@ class _Loop:
         state.seconds += seconds
         return episodes, row
 
-    def _rounds(self, stats: RolloutStats) -> list[list[Episode]]:
-        """The episodes of the iteration, round by round."""
+    def _rounds(self, stats: RolloutStats, first: list[Task] | None) -> list[list[Episode]]:
+        """The episodes of the iteration, round by round.
+
+        Args:
+            stats: counters to add to.
+            first: tasks of the first round; None = the next ones of the pass over all tasks.
+        """
         config, context, state = self.config, self.context, self.state
         rounds: list[list[Episode]] = []
         chosen: list[Task] = []
         while True:
-            fresh = round_tasks(self.tasks, config.tasks_per_iteration, state.step, len(rounds), context.seed)
-            tasks = [task for task in fresh if task not in chosen]
+            tasks = round_tasks(self.tasks, config.tasks_per_iteration, state.step, chosen, context.seed)
+            if first is not None and not rounds:
+                tasks = first
+            if not tasks:
+                return rounds
             chosen += tasks
             plans = plan_groups(tasks, config.group_size, self.version, state.step, context.seed, config.temperature)
-            rounds.append(list(play_plans(self.actor, plans, context, config.max_turns, stats=stats)))
+            rounds.append(list(play_plans(self.actor, plans, self.playing, config.max_turns, stats=stats)))
             played = self._usable([episode for own in rounds for episode in own])
             enough = len(telling_groups(played)) >= config.tasks_per_iteration
-            if enough or not fresh or len(rounds) == config.sampling_rounds:
+            if enough or len(rounds) == config.sampling_rounds:
                 return rounds
 
     def _usable(self, episodes: Sequence[Episode]) -> list[Episode]:
@@ -329,41 +369,26 @@ class _Loop:
 
     def _update(self, episodes: Sequence[Episode]) -> dict[str, float]:
         config = self.config
-        family, paw = self.context.family, config.modules.paw
-        agent = self.actor.agent
-        sequences = learner_rows(episodes, config, self.learner, agent, family.canonical_state, paw is not None)
+        sequences = self.modules.rows(episodes, self.learner, self.actor.agent)
         if not sequences:
             raise StageError(
                 f"{self.version}, iteration {self.state.step}: nothing to train on is left: failures of world or "
                 "engine ended episodes of every group; see the warnings above, mend the world or the engine; for a "
                 "slow world raise rollout.step_timeout_s or rollout.episode_timeout_s"
             )
-        if self.state.step == 0:
-            limit = math.inf if config.sampler_gap is None else config.sampler_gap
+        if not self.gap_checked:
+            # Once in every process: one that goes on has read its weights anew.
+            rollout = self.context.rollout
+            whole = rollout.top_p == 1.0 and rollout.min_p == 0.0
+            limit = math.inf if config.sampler_gap is None or not whole else config.sampler_gap
             gap = self.learner.check_sampler_gap(sequences[:_GAP_SEQUENCES], limit)
-            self.progress.others |= {"sampler_gap": gap.mean, "sampler_gap_largest": gap.largest}
-        numbers: dict[str, float] = {}
-        if paw is not None:
-            seed = derive_seed(self.context.seed, self.version, "paw", self.state.step)
-            others = self.progress.others
-            marked = mark(sequences, episodes, paw, family.max_return, seed, others.get(_PAW_RETURN))
-            sequences, numbers = marked.sequences, marked.numbers
-            if marked.mean_return is not None:
-                others[_PAW_RETURN] = marked.mean_return
-            if paw.held_out_every and self.state.step % paw.held_out_every == 0 and self.held_out:
-                seen = self.learner.observation_numbers(self.held_out)
-                numbers |= {f"held_out_{name}": value for name, value in seen.items()}
+            self.gap_checked = True
+            if self.state.step == 0:
+                self.progress.others |= {"sampler_gap": gap.mean, "sampler_gap_largest": gap.largest}
+        sequences, numbers = self.modules.marked(sequences, episodes, self.learner, self.state.step)
         learned = {f"learner_{name}": value for name, value in self.learner.update(sequences).items()}
         self.actor.refresh()
         return {**learned, **numbers}
-
-    def _held_out(self) -> list[TrainingSequence]:
-        """What PaW's world model is measured on."""
-        paw, context = self.config.modules.paw, self.context
-        if paw is None or not paw.held_out_every:
-            return []
-        seed = derive_seed(context.seed, self.version, "held_out")
-        return held_out_sequences(self.actor.agent, context.family, self.probe_tasks[: paw.held_out_tasks], seed)
 
     def _probe(self) -> float:
         """Success on the probe tasks; the same draws at every probe, so that probes differ by the weights alone."""

@@ -50,12 +50,12 @@ class WatchConfig(FrozenConfig):
             not where success has reached 90 %: a policy that is right may be sure of itself.
         entropy_min: entropy in nats per token below which it counts as collapsed whatever it was at first, >= 0:
             with 0.001 the episodes of a group differ in hardly a word.
-        kl_max: divergence of an update's weights from those that sampled (`learner_kl_old`), nats per token, above
+        kl_max: divergence of an update's weights from those before it (`learner_kl_update`), nats per token, above
             which is warned at once, > 0. A healthy update stays below a few hundredths.
         kl_reference_max: the same for the divergence from the reference (`learner_kl_reference`), which only a KL
             term measures.
-        state_group_min: mean size of GiGPO's state groups below which is warned, at least 1. The first turns of a task
-            always share a state: 8 episodes of 30 turns have 1.03 where no other state comes back.
+        state_group_min: mean size of GiGPO's state groups below which is warned, at least 1, without the states that
+            episodes began in: the episodes of a task always share those.
     """
 
     window: int = Field(5, ge=1)
@@ -325,7 +325,7 @@ def _diverged(watch: WatchConfig, block: str, learner: LearnerConfig) -> list[Co
         )
 
     return [
-        _above("learner_kl_old", watch.kl_max, 1, moved),
+        _above("learner_kl_update", watch.kl_max, 1, moved),
         _above("learner_kl_reference", watch.kl_reference_max, 1, left),
     ]
 
@@ -334,14 +334,14 @@ def _lonely_states(config: PolicyConfig) -> Condition:
     least, window = config.watch.state_group_min, config.watch.window
 
     def told(rows: Rows) -> str:
-        size = _mean(rows, "state_group_size", window)
+        size = _mean(rows, "state_group_size_later", window)
         if size is None or size >= least:
             return ""
         return (
-            f"a state occurs {size:.3f} times in the episodes of its task (mean of the last {window} iterations, "
-            f"policy.watch.state_group_min={least:g}): GiGPO has next to nothing to compare within states and is GRPO "
-            f"here; raise policy.group_size (now {config.group_size}), let the world's canonical_state leave out what "
-            "differs between equal states, or take policy.algorithm=grpo"
+            f"a state behind the first turn occurs {size:.3f} times in the episodes of its task (mean of the last "
+            f"{window} iterations, policy.watch.state_group_min={least:g}): GiGPO has next to nothing to compare "
+            f"within states and is GRPO here; raise policy.group_size (now {config.group_size}), let the world's "
+            "canonical_state leave out what differs between equal states, or take policy.algorithm=grpo"
         )
 
     return told

@@ -78,6 +78,7 @@ class Critic:
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self._optimizer = torch.optim.AdamW(self._parameters(), lr=config.learning_rate, weight_decay=0.0)
+        self._norm = 0.0
 
     def values(
         self, micro: MicroBatch, states: torch.Tensor | None, dtype: torch.dtype, *, recomputed: bool = False
@@ -118,8 +119,12 @@ class Critic:
         share = 1.0 if self.trunk is not None else self.config.share
         return 0.5 * share * losses.sum() / tokens
 
-    def step(self, means: Means, ranks: Ranks = ALONE) -> None:
-        """One step of the critic's own optimizer on the gradients at hand, those of all ranks together."""
+    def prepare(self, ranks: Ranks = ALONE) -> None:
+        """The gradients at hand, those of all ranks together, checked and clipped for `step`.
+
+        Raises:
+            LearnerError: they are not finite.
+        """
         parameters = self._parameters()
         ranks.add_up_gradients(parameters)
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip or math.inf))
@@ -127,12 +132,16 @@ class Critic:
             self._optimizer.zero_grad()
             raise LearnerError(
                 f"the critic's gradient norm is {norm:g}: lower critic.learning_rate, or check the returns that "
-                "came in (the critic is unchanged)"
+                "came in (policy and critic are unchanged)"
             )
+        self._norm = norm
+
+    def step(self, means: Means) -> None:
+        """One step of the critic's own optimizer on what `prepare` made ready."""
         self._optimizer.step()
-        increment_version(parameters)
+        increment_version(self._parameters())
         self._optimizer.zero_grad()
-        means.add("critic_grad_norm", norm)
+        means.add("critic_grad_norm", self._norm)
 
     def state_dict(self) -> dict[str, Any]:
         """`weights` (name -> tensor) and `optimizer`, for a resumed run."""

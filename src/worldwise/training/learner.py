@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Learner", "LearnerConfig", "LearnerError"]
 
+_SEEN = 16
+"""Rows on which the divergence of an update is measured: enough to see an explosion, few enough to cost little."""
+
 
 class Learner:
     """Owns the optimizer of a model and changes the model in place.
@@ -123,7 +126,8 @@ class Learner:
         Returns:
             Metrics, means over the response tokens of all optimizer steps unless said otherwise:
             `policy_loss` and, where used, `kl_loss`, `entropy_loss`, `value_loss` (as summed into the loss, mean over
-            steps); `kl_old` (k3 of the ratio: KL(old || new)), `kl_reference` (always k3, so that runs compare;
+            steps); `kl_update` (k3 of KL(before || after) of this call, on up to 16 of its rows), `kl_old` (k3 of
+            the ratio before each optimizer step: KL(old || new)), `kl_reference` (always k3, so that runs compare;
             `kl_loss` is by `kl_estimator`), `clip_fraction`, `dual_clip_fraction`, `entropy`, `ratio_mean`,
             `ratio_max`, `advantage_size` (mean of the absolute value); where a mismatch is corrected
             `mismatch_weight_mean`, `mismatch_share` (of the tokens whose weight was truncated or masked) and
@@ -151,8 +155,13 @@ class Learner:
                 # The first step starts from these very weights: its old log-probabilities are its own.
                 later = [replace(batch, old_logprobs=self._score(batch.rows)) for batch in batches[1:]]
                 batches = [replace(batches[0], old_logprobs=None), *later]
+            watched = _some([row.sequence for batch in batches for row in batch.rows])
+            seen = [make_row(sequence, responses(sequence)) for sequence in watched]
+            before = self._before(seen)
             for batch in batches:
                 self._policy_step(batch, means)
+            if seen:
+                means.add("kl_update", kl_tokens(before, self._score(seen), "k3"))
         return self._report(means)
 
     def supervised_update(
@@ -259,7 +268,7 @@ class Learner:
         """The divergence from the reference of each response token, by `kl_estimator`, for a KL in the reward.
 
         Returns:
-            float32 [T] per sequence, nats, 0 on other tokens; from the recorded log-probabilities.
+            float32 [T] per sequence, nats, 0 on other tokens; from the log-probabilities that `old_logprobs` names.
 
         Raises:
             LearnerError: no reference is kept (`kl_coefficient` is 0).
@@ -268,8 +277,11 @@ class Learner:
             raise LearnerError("kl_coefficient is 0, so no reference is kept: raise it, or set kl_in to loss")
         rows = [make_row(sequence, responses(sequence)) for sequence in sequences]
         recorded = self._tensor(concatenate(row.sequence.logprobs[row.scored] for row in rows))
-        with self._threads(), adapter_off(self.reference):
-            reference = self._score(rows, model=self.reference)
+        with self._threads():
+            if self.config.old_logprobs == "learner":
+                recorded = self._score(rows)
+            with adapter_off(self.reference):
+                reference = self._score(rows, model=self.reference)
         return by_row(rows, kl_tokens(recorded, reference, self.config.kl_estimator))
 
     @torch.no_grad()
@@ -358,6 +370,12 @@ class Learner:
         finally:
             torch.set_num_threads(before)
 
+    def _before(self, rows: Sequence[Row]) -> torch.Tensor:
+        """Log-probabilities of rows before an update: recorded ones where they are the learner's own."""
+        if self.config.old_logprobs == "learner":
+            return self._score(rows)
+        return self._tensor(concatenate(row.sequence.logprobs[row.scored] for row in rows))
+
     def _policy_step(self, batch: PolicyBatch, means: Means) -> None:
         # What all ranks know is counted by one.
         means.count("sequences", batch.sequences * self.ranks.first)
@@ -376,9 +394,12 @@ class Learner:
         losses = dict(zip(losses, self._over_ranks(list(losses.values())), strict=True))
         for name, loss in losses.items():
             means.add(name, loss)
+        if self.critic is not None and batch.rows:
+            # Before any weights change: an error leaves both as they were.
+            self.critic.prepare(self.ranks)
         self._step(sum(losses.values()), means, idle=not batch.rows)
         if self.critic is not None and batch.rows:
-            self.critic.step(means, self.ranks)
+            self.critic.step(means)
 
     def _policy_losses(self, batch: PolicyBatch, micro: MicroBatch, means: Means) -> dict[str, torch.Tensor]:
         config = self.config
@@ -433,6 +454,11 @@ class Learner:
         padded = metrics.pop("padded_tokens", 0.0)
         metrics["pad_ratio"] = 1.0 - metrics["input_tokens"] / padded if padded else 0.0
         return metrics
+
+
+def _some(sequences: Sequence[TrainingSequence]) -> list[TrainingSequence]:
+    """At most `_SEEN` of them, evenly spread."""
+    return list(sequences[:: max(1, -(-len(sequences) // _SEEN))])
 
 
 def _world_places(sequence: TrainingSequence) -> NDArray[np.bool_]:

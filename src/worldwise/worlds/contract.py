@@ -8,10 +8,22 @@ Imports nothing of the package. The five-tuple of `World.step` has Gymnasium's m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+OTHER_FAILURE = "other"
+
+COMMON_FAILURES = ("action_format_error", "repeated_failed_action", "navigation_loop", OTHER_FAILURE)
+"""What can be said of failures without knowing the world."""
+
+REPEATS = 3
+"""A refused action that is said so often, in a quarter of the turns at least, is a failure of its own."""
+
+LOOP_TURNS, LOOP_STATES = 12, 4
+"""An episode goes round in circles if its last turns hold no more than so many (observation, action)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,24 @@ class Step(NamedTuple):
     info: Info
 
 
+class Past(NamedTuple):
+    """A turn that was played, as texts: what failures are told apart by.
+
+    Attributes:
+        observation: before the action.
+        action: what the world was given.
+        answer: the observation after it.
+        accepted: the world understood the action.
+        valid: the agent's response had the demanded form.
+    """
+
+    observation: str
+    action: str
+    answer: str
+    accepted: bool
+    valid: bool
+
+
 class World(ABC):
     """One live episode. Pure Python, deterministic, picklable, copyable."""
 
@@ -94,12 +124,14 @@ class WorldFamily(ABC):
         splits: the split names it can serve.
         max_turns: the turn limit after which `World.step` truncates.
         max_return: the largest possible sum of rewards in an episode (R_max of PaW).
+        failure_modes: the names under which failed episodes are remembered, see `failure_mode`.
     """
 
     name: str
     splits: tuple[str, ...]
     max_turns: int
     max_return: float
+    failure_modes: tuple[str, ...] = COMMON_FAILURES
 
     @abstractmethod
     def tasks(self, split: str, count: int | None = None) -> Sequence[Task]:
@@ -129,6 +161,10 @@ class WorldFamily(ABC):
     def transition_kind(self, action: str, observation: str) -> str:
         """The kind of a transition for world-model reports, from a short fixed list."""
 
+    def failure_mode(self, turns: Sequence[Past]) -> str:
+        """Which of `failure_modes` a failed episode shows, by rules that need no model."""
+        return common_failure(turns) or OTHER_FAILURE
+
     def files(self, split: str) -> Sequence[Path]:
         """The files and folders that the tasks of a split are read from; none where they are generated.
 
@@ -137,9 +173,35 @@ class WorldFamily(ABC):
         """
         return []
 
+    def facts(self) -> dict[str, str]:
+        """What a reader of results must know of how this world was played: name -> value, in words."""
+        return {"turn limit": str(self.max_turns)}
+
     def task_text(self, observation: str) -> str:
         """The goal sentence, cut out of the first observation."""
         return observation
+
+
+def common_failure(turns: Sequence[Past]) -> str | None:
+    """The failures that any world can tell: of form, of a refused action said again, of going round in circles.
+
+    Args:
+        turns: of a failed episode.
+
+    Returns:
+        One of `COMMON_FAILURES` but the last, or None where none fits.
+    """
+    if not turns:
+        return None
+    if sum(not turn.valid for turn in turns) > len(turns) / 2:
+        return "action_format_error"
+    refused = Counter(turn.action for turn in turns if not turn.accepted)
+    if refused and max(refused.values()) >= max(REPEATS, len(turns) // 4):
+        return "repeated_failed_action"
+    last = turns[-LOOP_TURNS:]
+    if len(last) == LOOP_TURNS and len({(turn.observation, turn.action) for turn in last}) <= LOOP_STATES:
+        return "navigation_loop"
+    return None
 
 
 class WorldError(ValueError):

@@ -61,6 +61,8 @@ def gigpo(
     statistics: Statistics = "trajectory",
     penalties: ArrayLike | None = None,
     lone_raw: bool = False,
+    step_factors: ArrayLike | None = None,
+    costs: ArrayLike | None = None,
     epsilon: float = EPSILON,
 ) -> GigpoAdvantages:
     """GiGPO advantages of turns with exactly matched states.
@@ -82,6 +84,9 @@ def gigpo(
             `trajectory` it also leaves the statistics alone, so no other row changes; see `grpo` for its
             scale.
         lone_raw: see `grpo`.
+        step_factors: [N], what the discounted return of each turn is multiplied by before it is compared (Role-Agent's
+            1 + R_pre, see `world_in_agent`); None = 1. The episode term knows nothing of them.
+        costs: [N], taken off the reward of each turn (a KL in the reward), see `grpo`.
         epsilon: added to the standard deviation.
 
     Raises:
@@ -98,15 +103,22 @@ def gigpo(
         normalize=normalize,
         statistics=statistics,
         penalties=penalties,
+        costs=None if costs is None else total_returns(costs, trajectory),
         lone_raw=lone_raw,
         epsilon=epsilon,
     )
+    followed = discounted_returns(paid, trajectory, discount)
+    if step_factors is not None:
+        factors = finite("step_factors", step_factors)
+        check_lengths(rewards=paid, step_factors=factors)
+        followed = followed * factors
     step = step_term(
-        discounted_returns(paid, trajectory, discount),
+        followed,
         state,
         normalize=normalize,
         penalties=penalties,
         shared_penalties=statistics == "row",
+        costs=None if costs is None else discounted_returns(costs, trajectory, discount),
         epsilon=epsilon,
     )
     return GigpoAdvantages(episode + step_weight * step, episode, step, state)
@@ -120,6 +132,7 @@ def episode_term(
     normalize: Normalize = "std",
     statistics: Statistics = "trajectory",
     penalties: ArrayLike | None = None,
+    costs: ArrayLike | None = None,
     lone_raw: bool = False,
     epsilon: float = EPSILON,
 ) -> Float:
@@ -128,6 +141,7 @@ def episode_term(
     Args:
         totals: [N], return of the row's episode, equal for all rows of a trajectory.
         groups, trajectories, normalize, statistics, penalties, lone_raw, epsilon: see `gigpo`.
+        costs: [N], total of the row's episode, equal for all rows of a trajectory.
 
     Returns:
         float64 [N].
@@ -143,8 +157,9 @@ def episode_term(
         raise ValueError("a trajectory appears in two groups: make trajectory keys unique over groups")
     if statistics == "row":
         shared = values if penalties is None else values - finite("penalties", penalties)
-        return grpo(shared, group, normalize=normalize, lone_raw=lone_raw, epsilon=epsilon)
-    once = grpo(values[first], group[first], normalize=normalize, lone_raw=lone_raw, epsilon=epsilon)
+        return grpo(shared, group, normalize=normalize, costs=costs, lone_raw=lone_raw, epsilon=epsilon)
+    paid = None if costs is None else finite("costs", costs)[first]
+    once = grpo(values[first], group[first], normalize=normalize, costs=paid, lone_raw=lone_raw, epsilon=epsilon)
     spread = group_statistics(values[first], group[first])
     return subtract_penalties(once[trajectory], penalties, group, spread, normalize, epsilon)
 
@@ -156,6 +171,7 @@ def step_term(
     normalize: Normalize = "std",
     penalties: ArrayLike | None = None,
     shared_penalties: bool = False,
+    costs: ArrayLike | None = None,
     epsilon: float = EPSILON,
 ) -> Float:
     """A^S of each turn row (Eq. 6-7); 0 for a state that occurs once in its group.
@@ -165,6 +181,7 @@ def step_term(
         state_groups: [N], rows with equal keys were taken in one state of one task group.
         normalize, penalties, epsilon: see `gigpo`.
         shared_penalties: let the penalties enter the statistics of the state group.
+        costs: [N], discounted costs from the turn on, see `grpo`.
 
     Returns:
         float64 [N].
@@ -172,7 +189,8 @@ def step_term(
     values, state = finite("followed", followed), codes(state_groups)
     check_lengths(followed=values, state_groups=state)
     if penalties is not None and shared_penalties:
-        return grpo(values - finite("penalties", penalties), state, normalize=normalize, epsilon=epsilon)
-    advantages = grpo(values, state, normalize=normalize, penalties=penalties, epsilon=epsilon)
+        kept = values - finite("penalties", penalties)
+        return grpo(kept, state, normalize=normalize, costs=costs, epsilon=epsilon)
+    advantages = grpo(values, state, normalize=normalize, penalties=penalties, costs=costs, epsilon=epsilon)
     alone = np.bincount(state)[state] == 1 if len(state) else np.zeros(0, dtype=bool)
     return np.where(alone, 0.0, advantages)

@@ -30,6 +30,7 @@ def grpo(
     normalize: Normalize = "std",
     weights: ArrayLike | None = None,
     penalties: ArrayLike | None = None,
+    costs: ArrayLike | None = None,
     lone_raw: bool = False,
     epsilon: float = EPSILON,
 ) -> Float:
@@ -48,6 +49,8 @@ def grpo(
             it is: dividing by a standard deviation of 0 would turn 0.1 into 100,000. To reproduce
             the public release, subtract penalties from `returns` instead, so that they enter the
             statistics of the rows.
+        costs: [N], taken off the returns (a KL in the reward) without a say in what their group's spread is. Where all
+            returns are equal they count for nothing: on a scale made of them alone, noise would be all that is learned.
         lone_raw: a group of one has advantage 0; True gives it its own return, as the public
             releases of verl and GiGPO do (there mean = 0 and std = 1).
         epsilon: added to the standard deviation.
@@ -67,7 +70,32 @@ def grpo(
     if lone_raw:
         lone = statistics.alone[number] & (statistics.size[number] == 1)
         advantages = np.where(lone, values / (1.0 + epsilon) if normalize == "std" else values, advantages)
+    advantages = subtract_costs(advantages, costs, number, times, statistics, normalize, epsilon)
     return subtract_penalties(advantages, penalties, number, statistics, normalize, epsilon)
+
+
+def subtract_costs(
+    advantages: Float,
+    costs: ArrayLike | None,
+    groups: NDArray[np.int64],
+    weights: Float | None,
+    statistics: GroupStatistics,
+    normalize: Normalize,
+    epsilon: float,
+) -> Float:
+    """Each row's advantage minus its cost above the group's mean cost, on the scale of the group's returns."""
+    if costs is None:
+        return advantages
+    own = finite("costs", costs)
+    check_lengths(returns=advantages, costs=own)
+    mean = group_statistics(own, groups, weights).mean
+    centred = np.where(statistics.constant[groups], 0.0, own - mean[groups])
+    if normalize == "std":
+        return advantages - centred / (statistics.std[groups] + epsilon)
+    if normalize == "leave_one_out":
+        size = statistics.size[groups]
+        return advantages - centred * size / np.maximum(size - 1.0, 1.0)
+    return advantages - centred
 
 
 def relative(

@@ -26,6 +26,7 @@ def reinforce_pp(
     *,
     discount: float = 1.0,
     weights: ArrayLike | None = None,
+    penalties: ArrayLike | None = None,
     epsilon: float = EPSILON,
 ) -> Float:
     """Returns-to-go of rows (turns or tokens), normalised over the batch.
@@ -36,6 +37,8 @@ def reinforce_pp(
         trajectories: [N], key of the episode of each row.
         discount: gamma, [0, 1].
         weights: [N], how often a row counts in mean and deviation, for example its tokens (None = once).
+        penalties: [N] >= 0, subtracted from the row's own advantage on the batch's scale, once mean and deviation are
+            taken (scale 1 where the batch has no spread).
         epsilon: added to the standard deviation.
 
     Returns:
@@ -45,7 +48,7 @@ def reinforce_pp(
         ValueError: lengths differ, a value is not finite, or `discount` is outside [0, 1].
     """
     followed = discounted_returns(rewards, trajectories, discount)
-    return over_batch(followed, weights, epsilon)
+    return over_batch(followed, weights, epsilon, penalties)
 
 
 def reinforce_pp_baseline(
@@ -54,6 +57,8 @@ def reinforce_pp_baseline(
     trajectories: Sequence[Hashable] | NDArray[np.int64],
     *,
     weights: ArrayLike | None = None,
+    penalties: ArrayLike | None = None,
+    costs: ArrayLike | None = None,
     epsilon: float = EPSILON,
 ) -> Float:
     """Episode returns minus their group's mean, normalised over the batch.
@@ -65,7 +70,8 @@ def reinforce_pp_baseline(
         rewards: [N], of turn rows.
         groups: [N], key of the task group; every episode counts once in its group's mean.
         trajectories: [N], key of the episode.
-        weights, epsilon: as for `reinforce_pp`.
+        weights, penalties, epsilon: as for `reinforce_pp`.
+        costs: [N], taken off the rewards (a KL in the reward); they do not say which groups differ.
 
     Returns:
         float64 [N], equal for all rows of an episode.
@@ -80,17 +86,30 @@ def reinforce_pp_baseline(
     statistics = group_statistics(totals[first], group[first])
     telling = ~statistics.constant[group]
     centred = np.where(telling, totals - statistics.mean[group], 0.0)
+    if costs is not None:
+        paid = total_returns(costs, trajectories)
+        mean = group_statistics(paid[first], group[first]).mean
+        centred -= np.where(telling, paid - mean[group], 0.0)
     times = np.ones_like(totals) if weights is None else finite("weights", weights)
-    return np.where(telling, over_batch(centred, times * telling, epsilon), 0.0)
+    found = over_batch(centred, times * telling, epsilon, penalties)
+    # Rows of groups that tell nothing keep their own penalty and nothing else.
+    kept = over_batch(np.where(telling, centred, 0.0), times * telling, epsilon)
+    return np.where(telling, found, found - kept)
 
 
-def over_batch(values: Float, weights: ArrayLike | None = None, epsilon: float = EPSILON) -> Float:
-    """(value - mean) / (std + epsilon) with the batch's weighted mean and unbiased deviation; 0 without spread."""
+def over_batch(
+    values: Float, weights: ArrayLike | None = None, epsilon: float = EPSILON, penalties: ArrayLike | None = None
+) -> Float:
+    """(value - mean) / (std + epsilon) with the batch's weighted mean and unbiased deviation; 0 without spread.
+
+    Penalties are subtracted on the same scale, 1 without spread.
+    """
     times = np.ones_like(values) if weights is None else finite("weights", weights)
-    check_lengths(values=values, weights=times)
+    own = np.zeros_like(values) if penalties is None else finite("penalties", penalties)
+    check_lengths(values=values, weights=times, penalties=own)
     counted = values[times > 0]
     if not len(counted) or counted.min() == counted.max():
-        return np.zeros_like(values)
+        return -own
     mean = float(np.average(values, weights=times))
     deviation = np.sqrt((times * (values - mean) ** 2).sum() / max(times.sum() - 1.0, 1.0))
-    return (values - mean) / (float(deviation) + epsilon)
+    return (values - mean - own) / (float(deviation) + epsilon)

@@ -15,12 +15,13 @@ def exact(prediction: str | None, observation: str) -> bool:
     return prediction is not None and collapse(prediction) == collapse(observation)
 
 
-def text_ratio(prediction: str | None, observation: str) -> float:
+def text_ratio(prediction: str | None, observation: str, autojunk: bool = False) -> float:
     """Ratcliff and Obershelp's ratio 2M / (|a| + |b|) over matching blocks, in [0, 1]; 0 without prediction.
 
-    difflib's junk heuristic is off: it drops frequent characters of texts over 200 characters and wrecks
-    the ratio of real observations.
+    difflib's junk heuristic is off unless `autojunk` asks for it: it drops frequent characters of texts over 200
+    characters and wrecks the ratio of real observations.
     """
     if prediction is None:
         return 0.0
-    return SequenceMatcher(None, collapse(prediction), collapse(observation), autojunk=False).ratio()
+    said, came = collapse(prediction), collapse(observation)
+    return 1.0 if said == came else SequenceMatcher(None, said, came, autojunk=autojunk).ratio()

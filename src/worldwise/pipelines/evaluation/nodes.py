@@ -44,7 +44,7 @@ def evaluate_base(
     base = load_checkpoint(base_model, "base", model)
     episodes = list(stage.evaluate_acting(base, tasks_from_json(evaluation_tasks), evaluate, context))
     held_out = stage.held_out_transitions(episodes, evaluate, context)
-    folder, result = _scored(base, episodes, held_out, evaluate, context, SentenceEncoder(encoder))
+    folder, result = _scored(base, episodes, held_out, evaluate, context, SentenceEncoder(encoder), encoder.name)
     return folder, result, held_out
 
 
@@ -65,7 +65,9 @@ def evaluate_as(version: str) -> Callable[..., tuple[Path, Evaluation]]:
         """How a trained model acts and predicts, and how much of it training changed."""
         trained = load_checkpoint(trained_model, version, model)
         episodes = list(stage.evaluate_acting(trained, tasks_from_json(evaluation_tasks), evaluate, context))
-        folder, result = _scored(trained, episodes, held_out_transitions, evaluate, context, SentenceEncoder(encoder))
+        folder, result = _scored(
+            trained, episodes, held_out_transitions, evaluate, context, SentenceEncoder(encoder), encoder.name
+        )
         changed = stage.weights_changed(load_checkpoint(base_model, "base", model), trained)
         return folder, {**result, "weights_changed": changed}
 
@@ -90,6 +92,7 @@ def _scored(
     config: stage.EvaluateConfig,
     context: StageContext,
     encoder: Encoder,
+    encoder_name: str,
 ) -> tuple[Path, Evaluation]:
     """The episodes stored (those for the browser with the model's own predictions), and all scores."""
     acting = report_acting(checkpoint.version, episodes)
@@ -105,5 +108,21 @@ def _scored(
         "world_model": world_model.model_dump(mode="json"),
         "evaluated_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": context.seed,
+        "protocol": _protocol(config, context, encoder_name),
     }
     return folder, result
+
+
+def _protocol(config: stage.EvaluateConfig, context: StageContext, encoder: str) -> dict[str, str]:
+    """How it was played and scored, in words: what results may not be compared without."""
+    agent, listed = context.agent, "listed" if context.agent.list_admissible else "not listed"
+    limit = context.family.facts()
+    if config.max_turns is not None:
+        limit |= {"turn limit": str(min(config.max_turns, context.family.max_turns))}
+    return {
+        **limit,
+        "agent": f"style {agent.style}, {agent.context} context, commands {listed} in the prompt",
+        "temperatures": ", ".join(f"{value:g}" for value in config.temperatures),
+        "response tokens": str(context.rollout.max_tokens),
+        "encoder": encoder,
+    }

@@ -46,8 +46,9 @@ def train_policy_as(version: str) -> PolicyNode:
         )
         # The report makes the advantages of the stored episodes anew, where that takes nothing but their rewards.
         plain = policy.learner.critic is None and policy.learner.kl_in == "loss"
+        plain &= policy.modules.world_in_agent is None
         estimator = policy.model_dump(include=set(EstimatorConfig.model_fields)) if plain else None
-        curves = {"rows": result.curve, "summary": result.summary, "estimator": estimator}
+        curves = {"rows": result.curve, "summary": result.summary, "estimator": estimator, "modules": result.notes}
         return stored(result.checkpoint), curves, episodes
 
     return train_policy

@@ -109,12 +109,19 @@ def _facts(
         f"{label(name)} {stored['evaluated_at']}, seed {stored['seed']}, {_decoding(stored['acting']['restricted'])}"
         for name, stored in evaluations.items()
     ]
+    protocols: dict[str, list[str]] = {}
+    for name, stored in evaluations.items():
+        if "protocol" in stored:
+            told = "; ".join(f"{what}: {value}" for what, value in stored["protocol"].items())
+            protocols.setdefault(told, []).append(label(name))
+    played = [f"{', '.join(names)}: {told}" if len(protocols) > 1 else told for told, names in protocols.items()]
     return {
         "World": world.name,
         "Games": str(getattr(world, world.name).source),
         "Model": f"{model.name}, {model.dtype}",
         "Agent": f"style {agent.style}, {agent.context} context, {listed}",
         "Evaluated": "; ".join(evaluated),
+        **({"Played": " | ".join(played)} if played else {}),
         "Machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
         "Worldwise": __version__,
     }

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from worldwise.config import derive_seed
-from worldwise.worlds.contract import Task, WorldError, WorldFamily
+from worldwise.worlds.contract import Past, Task, WorldError, WorldFamily
 from worldwise.worlds.household.config import HouseholdConfig
 from worldwise.worlds.household.engine import CompiledGames, HouseholdWorld
+from worldwise.worlds.household.failures import FAILURE_MODES, failure_mode
 from worldwise.worlds.household.game import Game
 from worldwise.worlds.household.generator import SPLITS, generate_game, split_size, task_type_of
 from worldwise.worlds.household.official import OfficialGames
@@ -141,6 +142,7 @@ class HouseholdFamily(WorldFamily):
     """
 
     name = "household"
+    failure_modes = FAILURE_MODES
 
     def __init__(self, config: HouseholdConfig) -> None:
         self.config = config
@@ -179,6 +181,16 @@ class HouseholdFamily(WorldFamily):
         if verb == "go":
             return "arrive_closed" if observation.rstrip().endswith("is closed.") else "arrive_open"
         return _KIND_OF_VERB.get(verb, "other")
+
+    def facts(self) -> dict[str, str]:
+        config = self.config
+        form = "also `put X in/on Y`, as before ALFWorld 0.4" if config.accept_put_form else "`move X to Y`"
+        games = f"generated, seed {config.seed}" if config.source == "generated" else "ALFWorld's"
+        return {**super().facts(), "games": games, "commands that put": form}
+
+    def failure_mode(self, turns: Sequence[Past]) -> str:
+        """One of `FAILURE_MODES`, by rules."""
+        return failure_mode(turns)
 
     def task_text(self, observation: str) -> str:
         """The goal sentence of a first observation, "put two cd in safe."; without one the whole text."""
