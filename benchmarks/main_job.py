@@ -11,7 +11,7 @@ For every seed, in a data root of its own (`<root>/seed_<n>`):
 The first step of all seeds comes first, then the second of all. A step that has ended is not run again, so the
 benchmark can be stopped and started, and the report is written after every step with what there is by then. Wall
 seconds, CPU seconds of all processes and the largest proportional memory (PSS) of the process tree are kept in
-`<root>/costs.json`.
+`<root>/costs.json`, with the commit that the step ran at.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from common import commit
 
 from worldwise.reports.results import ordered
 from worldwise.reports.summary import markdown_table
@@ -53,8 +54,8 @@ def steps(official: bool) -> dict[str, list[str]]:
     return known
 
 
-def run_step(arguments: list[str], seed: int, root: Path, env: str | None) -> dict[str, float]:
-    """Run one step and return what it cost.
+def run_step(arguments: list[str], seed: int, root: Path, env: str | None) -> dict[str, Any]:
+    """Run one step and return what it cost, and at which commit it ran.
 
     Raises:
         SystemExit: the run failed; its last lines are in the message.
@@ -64,6 +65,7 @@ def run_step(arguments: list[str], seed: int, root: Path, env: str | None) -> di
     if env and not any(argument.startswith("--env") for argument in arguments):
         command.append(f"--env={env}")
     log = root / "run.log"
+    at = commit()
     begun = time.monotonic()
     with log.open("a") as out:
         running = subprocess.Popen(command, cwd=PROJECT, stdout=out, stderr=subprocess.STDOUT)
@@ -78,7 +80,8 @@ def run_step(arguments: list[str], seed: int, root: Path, env: str | None) -> di
     if running.returncode:
         tail = "\n".join(log.read_text().splitlines()[-20:])
         raise SystemExit(f"{' '.join(command)} ended with {running.returncode}:\n{tail}")
-    return {"wall": round(seconds), "cpu": round(sum(cpu.values())), "gigabytes": round(largest / 1e9, 2)}
+    used = {"wall": round(seconds), "cpu": round(sum(cpu.values())), "gigabytes": round(largest / 1e9, 2)}
+    return {**used, "commit": at}
 
 
 def tree_costs(pid: int) -> tuple[int, dict[int, float]]:
@@ -215,15 +218,12 @@ def games_folder(root: Path, official: bool) -> str | None:
     return wanted[0] if wanted else None
 
 
-def report(seeds: Sequence[int], root: Path, official: bool, costs: dict[str, dict[str, float]]) -> str:
+def report(seeds: Sequence[int], root: Path, official: bool, costs: dict[str, dict[str, Any]]) -> str:
     """The Markdown report."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=False
-    ).stdout.strip()
     command = f"python benchmarks/main_job.py --seeds {' '.join(map(str, seeds))}{' --official' if official else ''}"
     parts = [
         "# The main job over seeds\n",
-        f"`{command}` at commit {commit}; {cpu_name()}, {os.cpu_count()} cores, Python {platform.python_version()}.\n",
+        f"`{command}`; {cpu_name()}, {os.cpu_count()} cores, Python {platform.python_version()}.\n",
     ]
     header = ["Seed", "Model", "T", "All games", *SPLITS]
     for title, own in (("Generated games", False), *((("Official games", True),) if official else ())):
@@ -241,8 +241,11 @@ def report(seeds: Sequence[int], root: Path, official: bool, costs: dict[str, di
         columns = ["Seed", "Model", "Similarity", "Exact", "With tags"]
         parts.append(f"World model, on held-out transitions.\n\n{markdown_table((columns, known))}\n")
     parts.append(learning_part(seeds, root))
-    rows = [[key, f"{v['wall'] / 60:.1f}", f"{v['cpu'] / 60:.1f}", f"{v['gigabytes']:.1f}"] for key, v in costs.items()]
-    columns = ["Seed/step", "Wall minutes", "CPU minutes", "GB at most"]
+    rows = [
+        [key, f"{v['wall'] / 60:.1f}", f"{v['cpu'] / 60:.1f}", f"{v['gigabytes']:.1f}", v.get("commit", "unknown")]
+        for key, v in costs.items()
+    ]
+    columns = ["Seed/step", "Wall minutes", "CPU minutes", "GB at most", "at commit"]
     parts.append(f"## What it took\n\n{markdown_table((columns, rows))}\n")
     return "\n".join(parts)
 
@@ -265,7 +268,7 @@ def main() -> None:
     root = arguments.root.resolve()
     root.mkdir(parents=True, exist_ok=True)
     kept = root / "costs.json"
-    costs: dict[str, dict[str, float]] = json.loads(kept.read_text()) if kept.exists() else {}
+    costs: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
     text = report(arguments.seeds, root, arguments.official, costs)
     for name, options in steps(arguments.official).items():
         for seed in arguments.seeds:

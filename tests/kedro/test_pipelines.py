@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,16 @@ Stored = Path
 
 @pytest.fixture(scope="module")
 def stored(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    """The data root after the main job."""
+    """The data root after the main job, which had no network."""
     root = tmp_path_factory.mktemp("main") / "data"
-    run("rwml_then_rl", root)
+
+    def refuse(*address: object, **_: object) -> None:
+        raise AssertionError(f"the main job asked for the network: {address}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", refuse)
+        patch.setattr(socket, "create_connection", refuse)
+        run("rwml_then_rl", root)
     return root
 
 
