@@ -332,3 +332,14 @@ def test_transcript_lengths(own_tokenizer: PreTrainedTokenizerFast, family: Worl
     agent = Agent(own_tokenizer, AgentConfig(), family)
     with pytest.raises(AgentError, match="3 entries for 1 actions"):
         agent.transcript(["a", "b", "c"], ["look"])
+
+
+def test_further_tokens_may_end_a_response(own_tokenizer: PreTrainedTokenizerFast, family: WorldFamily) -> None:
+    plain = Agent(own_tokenizer, AgentConfig(), family)
+    other = plain.encode("look")[0]
+    agent = Agent(own_tokenizer, AgentConfig(stop_ids=(other,)), family)
+    assert set(agent.stop_ids) == {*plain.stop_ids, other}
+    said = np.asarray([*agent.encode("go to drawer 1"), other], dtype=np.int32)
+    parsed = agent.parse(said)
+    assert (parsed.finished, parsed.format_valid, parsed.action) == (True, True, "go to drawer 1")
+    assert not plain.parse(said).finished

@@ -85,23 +85,3 @@ def test_allowed_ids() -> None:
 def test_one_advantage_a_turn(episode_of: Make) -> None:
     with pytest.raises(ValueError, match="2 values for 3 turns"):
         sequences_from_episode(episode_of(), [0.0, 0.0])
-
-
-def test_what_a_malformed_response_makes_up_is_never_rewarded(episode_of: Make) -> None:
-    """Command at token 0, the rest invented: a positive advantage stops behind the command, a negative one does not."""
-    episode = episode_of()
-    turn = replace(
-        episode.turns[0],
-        response_ids=np.asarray([30, 7, 8, 1], dtype=np.int32),
-        logprobs=np.zeros(4, dtype=np.float32),
-        entropies=np.zeros(4, dtype=np.float32),
-        action_span=(0, 1),
-        format_valid=False,
-    )
-    forged = replace(episode, turns=(turn, *episode.turns[1:]))
-    for value, expected in ((0.5, [0.5, 0.0, 0.0, 0.0]), (-0.5, [-0.5] * 4)):
-        (row,) = sequences_from_episode(forged, [value] * len(forged.turns))
-        assert row.advantages[3:7].tolist() == expected
-    whole = replace(episode, turns=(replace(turn, format_valid=True), *episode.turns[1:]))
-    (row,) = sequences_from_episode(whole, [0.5] * len(whole.turns))
-    assert row.advantages[3:7].tolist() == [0.5] * 4

@@ -377,10 +377,12 @@ def test_the_scheduler_itself_is_quick(family: CorridorFamily, agent: Agent, wal
     plans = plan_groups(family.tasks("train", 50), 8, "collect", 0, seed=3)
     config = RolloutConfig(slots=64)
     best = np.inf
-    for _ in range(3):
-        stats, began = RolloutStats(), time.process_time()
+    for _ in range(5):
+        began = time.process_time()
+        sum(range(5_000_000))
+        unit, stats, began = time.process_time() - began, RolloutStats(), time.process_time()
         list(play(family, walker(), agent, plans, config, "base", stats=stats))
-        best = min(best, (time.process_time() - began) / stats.turns)
-    # CPU seconds a turn, some 55 us with this engine's and world's own 30; the bound leaves room for slow
-    # machines and still catches a call of the tokeniser in every turn.
-    assert best < 150e-6
+        best = min(best, (time.process_time() - began) / stats.turns / unit)
+    # CPU seconds a turn, some 70 us with this engine and world, as a share of a sum that takes some 0.25 s on the
+    # same machine: clocks change. The bound still catches a call of the tokeniser in every turn.
+    assert best < 7e-4

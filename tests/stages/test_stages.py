@@ -374,3 +374,15 @@ def test_weights_changed_counts_relative_changes(start: Checkpoint) -> None:
 def test_short_contexts_are_refused(start: Checkpoint, context: StageContext) -> None:
     with pytest.raises(StageError, match=r"lower rollout\.max_tokens"):
         make_actor(start, replace(context, rollout=RolloutConfig(max_tokens=600)))
+
+
+def test_a_model_stops_at_every_token_that_its_generation_config_names(
+    start: Checkpoint, context: StageContext
+) -> None:
+    start.model.generation_config.eos_token_id = [7, 9, 10**9]
+    with make_actor(start, context) as actor:
+        assert {7, 9} <= set(actor.agent.stop_ids)
+        assert 10**9 not in actor.agent.stop_ids
+    start.model.generation_config.eos_token_id = 7
+    with make_actor(start, context) as actor:
+        assert 7 in actor.agent.stop_ids

@@ -112,7 +112,7 @@ class Agent:
         sample = f"{THINK}why not{END_THINK}{command}" if config.style == "papers" else command
         self._chat = ChatFormat(tokenizer, config.template_options, self._prompts.system())
         self.end_id = self._chat.end_id
-        self.stop_ids = self._chat.stop_ids
+        self.stop_ids = tuple(sorted({*self._chat.stop_ids, *config.stop_ids}))
         self.prefix_preserving = self._chat.grows(self._chat.encode(sample))
         self._first = lru_cache(_REMEMBERED)(self._render_first)
         self._next = lru_cache(_REMEMBERED)(self._render_next)

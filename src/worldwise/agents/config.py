@@ -30,6 +30,8 @@ class AgentConfig(FrozenConfig):
         prediction_thinking: ask for a thought before a prediction, and put an empty one before the target in
             supervised training (as RWML's control does); None = only in style `papers`.
         lower_case: lower-case commands before the world sees them (the papers do, for ALFWorld and WebShop).
+        stop_ids: tokens that end a response, beside the chat template's end and the tokenizer's end of sequence. Those
+            that a model's generation_config names are added where it acts.
         template_options: further variables of the tokenizer's chat template, for example `enable_thinking`.
     """
 
@@ -43,6 +45,7 @@ class AgentConfig(FrozenConfig):
     examples: bool = False
     prediction_thinking: bool | None = None
     lower_case: bool = False
+    stop_ids: tuple[int, ...] = ()
     template_options: dict[str, bool | int | str] = Field(default_factory=dict)
 
     @model_validator(mode="after")

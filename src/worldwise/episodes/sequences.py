@@ -90,8 +90,7 @@ def sequences_from_episode(
 
     Args:
         episode: the record.
-        turn_advantages: one advantage per turn, spread over all response tokens of the turn (a positive one not over
-            what a malformed response says behind its command).
+        turn_advantages: one advantage per turn, spread over all response tokens of the turn.
         commands: the responses that say one of given admissible commands (`Agent.allowed_sequences`); needed
             where decoding was restricted, to know what each token was chosen from.
         following: what shows a turn's next observation (`Agent.following_context`). If given, a sequence
@@ -164,19 +163,6 @@ def _choices(
     return choices + [None] * (0 if shown is None else len(shown.ids))
 
 
-def _spread(turn: Turn, advantage: float) -> NDArray[np.float32]:
-    """float32 [R]: the turn's advantage on all its response tokens.
-
-    What a malformed response says behind its command is never rewarded: there it makes up the world's answer, or a
-    further turn, and the world did not hear of it.
-    """
-    spread = np.full(len(turn.response_ids), advantage, dtype=np.float32)
-    end = turn.action_span[1]
-    if advantage > 0.0 and not turn.format_valid and end > 0:
-        spread[end:] = 0.0
-    return spread
-
-
 def _sequence(
     episode: Episode,
     piece: Sequence[Turn],
@@ -199,7 +185,10 @@ def _sequence(
         roles.append(role)
         turns.append(np.full(context + response, turn.index, dtype=np.int32))
         logprobs += [np.zeros(context, dtype=np.float32), turn.logprobs]
-        advantages += [np.zeros(context, dtype=np.float32), _spread(turn, turn_advantages[turn.index])]
+        advantages += [
+            np.zeros(context, dtype=np.float32),
+            np.full(response, turn_advantages[turn.index], dtype=np.float32),
+        ]
     if shown is not None:
         role = np.zeros(len(shown.ids), dtype=np.int8)
         role[slice(*shown.observation_span)] = Role.OBSERVATION

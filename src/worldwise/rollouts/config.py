@@ -29,8 +29,7 @@ class RolloutConfig(FrozenConfig):
         temperature: > 0 samples, 0 takes the most probable token.
         top_p: nucleus, (0, 1].
         min_p: drop tokens below this share of the most probable one, [0, 1).
-        step_timeout_s: seconds a world may take for one answer; 0 = no limit, and no thread in between (which saves
-            some 20 microseconds a turn).
+        step_timeout_s: seconds a world may take for one answer; 0 = no limit, and no thread in between.
         episode_timeout_s: seconds an episode may take in all, looked at between turns; 0 = no limit.
         predictions: observations that the model predicts after each of its actions (World-In-Agent), 0 = none. They
             change nothing in play. Policy RL sets them where its modules want some.

@@ -19,7 +19,7 @@ from worldwise.rollouts.foresight import Foresight, Question
 from worldwise.rollouts.patience import Patience, StepTimeout
 from worldwise.rollouts.restriction import Restrictions
 from worldwise.worlds.answers import check_answer
-from worldwise.worlds.contract import Info, World, WorldFamily
+from worldwise.worlds.contract import Info, Step, Task, World, WorldFamily
 
 logger = logging.getLogger(__name__)
 
@@ -143,33 +143,43 @@ class Scheduler:
         elsewhere = self._stats.engine_seconds + self._stats.world_seconds + self._stats.prediction_seconds
         self._done = []
         while self._waiting and len(self._live) < self._slots:
-            self._start(*self._waiting.popleft())
+            room = min(len(self._waiting), self._slots - len(self._live))
+            self._start([self._waiting.popleft() for _ in range(room)])
         batches: dict[float, list[_Live]] = {}
         for live in self._live:
             batches.setdefault(live.temperature, []).append(live)
         for temperature, batch in batches.items():
             completions = self._generate(batch, temperature)
             foreseen = self._foresee(batch, completions, temperature)
-            for live, completion in zip(batch, completions, strict=True):
-                self._answer(live, completion, foreseen.get(live.position, ()))
+            answers = self._step(batch, completions)
+            for live, completion, answer in zip(batch, completions, answers, strict=True):
+                self._answer(live, completion, answer, foreseen.get(live.position, ()))
         inside = self._stats.engine_seconds + self._stats.world_seconds + self._stats.prediction_seconds - elsewhere
         self._stats.other_seconds += time.perf_counter() - begun - inside
         return self._done
 
-    def _start(self, position: int, plan: EpisodePlan) -> None:
-        temperature = self._config.temperature if plan.temperature is None else plan.temperature
+    def _start(self, plans: Sequence[tuple[int, EpisodePlan]]) -> None:
+        """Begins episodes; those whose world fails end at once."""
+        worlds = [self._family.new() for _ in plans]
+        calls = [
+            partial(_checked_reset, world, plan.task, plan.world_seed)
+            for world, (_, plan) in zip(worlds, plans, strict=True)
+        ]
         started = time.perf_counter()
-        world = self._family.new()
-        live = _Live(position, plan, world, -1, temperature, started, "", Info(False, 0.0, True, None))
-        try:
-            observation, info = self._patience.call(partial(world.reset, plan.task, plan.world_seed))
-            check_answer(observation, info)
-            live.observation, live.info = observation, info
-        except Exception as error:
-            self._stats.world_seconds += time.perf_counter() - started
-            self._fail(live, error)
-            return
+        answers = self._patience.call_all(calls)
         self._stats.world_seconds += time.perf_counter() - started
+        for world, (position, plan), answer in zip(worlds, plans, answers, strict=True):
+            temperature = self._config.temperature if plan.temperature is None else plan.temperature
+            live = _Live(position, plan, world, -1, temperature, started, "", Info(False, 0.0, True, None))
+            if isinstance(answer, Exception):
+                self._fail(live, answer)
+            else:
+                live.observation, live.info = answer
+                self._enter(live)
+
+    def _enter(self, live: _Live) -> None:
+        """Gives an episode its first prompt and a slot."""
+        plan = live.plan
         context = self._agent.first_context(live.observation, live.info)
         if not self._fits(live, context):
             raise RolloutError(
@@ -247,22 +257,34 @@ class Scheduler:
         seed = derive_seed(live.plan.seed, len(live.turns))
         return Request(live.slot, live.context.ids.tolist(), seed, allowed=allowed)
 
-    def _answer(self, live: _Live, completion: Completion | None, foreseen: tuple[Prediction, ...]) -> None:
-        """Plays the response and prepares the next turn, or ends the episode."""
-        if completion is None:
+    def _step(self, batch: Sequence[_Live], completions: Sequence[Completion | None]) -> list[Step | Exception | None]:
+        """The worlds' answers to the responses, or what they raised; None where there is no response."""
+        calls: list[Callable[[], Step]] = []
+        for live, completion in zip(batch, completions, strict=True):
+            if completion is not None:
+                action = self._agent.parse(completion.token_ids).action
+                calls.append(partial(_checked_step, live.world, action))
+        begun = time.perf_counter()
+        answers = iter(self._patience.call_all(calls))
+        self._stats.world_seconds += time.perf_counter() - begun
+        return [None if completion is None else next(answers) for completion in completions]
+
+    def _answer(
+        self,
+        live: _Live,
+        completion: Completion | None,
+        answer: Step | Exception | None,
+        foreseen: tuple[Prediction, ...],
+    ) -> None:
+        """Notes the turn and prepares the next one, or ends the episode."""
+        if completion is None or answer is None:
             self._end(live, Termination.ENGINE_ERROR)
+            return
+        if isinstance(answer, Exception):
+            self._fail(live, answer)
             return
         assert live.context is not None
         context, said = live.context, self._agent.parse(completion.token_ids)
-        begun = time.perf_counter()
-        try:
-            answer = self._patience.call(partial(live.world.step, said.action))
-            check_answer(answer.observation, answer.info, answer.reward)
-        except Exception as error:
-            self._stats.world_seconds += time.perf_counter() - begun
-            self._fail(live, error)
-            return
-        self._stats.world_seconds += time.perf_counter() - begun
         index = len(live.turns)
         capped = index + 1 == self._max_turns and not answer.terminated
         turn = Turn(
@@ -364,3 +386,15 @@ class Scheduler:
             stats.rejected += not turn.accepted
             stats.context_tokens += len(turn.context_ids) + (not turn.restart)
             stats.sampled_tokens += len(turn.response_ids)
+
+
+def _checked_step(world: World, action: str) -> Step:
+    answer = world.step(action)
+    check_answer(answer.observation, answer.info, answer.reward)
+    return answer
+
+
+def _checked_reset(world: World, task: Task, seed: int) -> tuple[str, Info]:
+    observation, info = world.reset(task, seed)
+    check_answer(observation, info)
+    return observation, info

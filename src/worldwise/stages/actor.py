@@ -145,7 +145,8 @@ def make_actor(checkpoint: Checkpoint, context: StageContext, answer_tokens: int
     from worldwise.generation.engines import make_engine
     from worldwise.rollouts.workers import WorkerPool, worker_count
 
-    agent = Agent(checkpoint.tokenizer, context.agent, context.family)
+    asked = _with_stops(context.agent, checkpoint)
+    agent = Agent(checkpoint.tokenizer, asked, context.family)
     suffix = len(agent.predict_suffix()) if answer_tokens else 0
     longest = _longest(checkpoint, context.rollout) + suffix + answer_tokens
     length = min(longest, _positions(checkpoint))
@@ -160,8 +161,18 @@ def make_actor(checkpoint: Checkpoint, context: StageContext, answer_tokens: int
     count = worker_count(context.workers, model)
     if count == 1:
         return Actor(checkpoint, engine, agent)
-    pool = WorkerPool(model, tokenizer, context.agent, context.family, slots, length, count, dtype)
+    pool = WorkerPool(model, tokenizer, asked, context.family, slots, length, count, dtype)
     return Actor(checkpoint, engine, agent, pool)
+
+
+def _with_stops(config: AgentConfig, checkpoint: Checkpoint) -> AgentConfig:
+    """The agent's settings with the tokens that the model was made to stop at: there may be several."""
+    generation = checkpoint.model.generation_config
+    found = None if generation is None else generation.eos_token_id
+    stops = [] if found is None else found if isinstance(found, list) else [found]
+    known = len(checkpoint.tokenizer)
+    more = {int(token) for token in stops if 0 <= int(token) < known}
+    return config.model_copy(update={"stop_ids": tuple(sorted({*config.stop_ids, *more}))})
 
 
 def distinct(names: Sequence[str]) -> list[str]:
