@@ -46,6 +46,16 @@ def check(loader: Loader) -> Check:
         ({"policy": {"iterations": -1}}, "parameter policy.iterations is -1: input should be greater than"),
         ({"policy": {"max_minutes": -5}}, "parameter policy.max_minutes is -5: input should be greater than 0"),
         ({"policy": {"group_size": 1}}, "parameter policy.group_size is 1: .* give at least 2"),
+        (
+            {"policy": {"modules": {"agent_in_world": {"judge": "model"}}}},
+            "agent_in_world.judge is 'model' and agent.style is 'plain', which has no words",
+        ),
+        (
+            {"policy": {"modules": {"agent_in_world": {"retrieval": "embedding", "encoder": {"name": "no such/x/y"}}}}},
+            "parameter policy.modules.agent_in_world.encoder.name 'no such/x/y' is a path",
+        ),
+        ({"policy": {"modules": {"paw": {"rho": 0}}}}, "policy.modules.paw.rho is 0: input should be greater than 0"),
+        ({"policy": {"modules": {"pow": True}}}, "policy.modules.pow is not known; did you mean paw?"),
         ({"rwml": {"group_size": 1}}, "parameter rwml.group_size is 1: .* give at least 2"),
         ({"rwml": {"tau_d": 2.5}}, "parameter rwml.tau_d is 2.5: .* in \\(0, 2\\]"),
         ({"subsample": {"tau_d": -0.1}}, "parameter subsample.tau_d is -0.1: .* in \\(0, 2\\]"),

@@ -13,6 +13,11 @@ from worldwise.agents.errors import AgentError
 TEMPLATES = Path(__file__).parent / "templates"
 
 
+def can_reflect(style: str) -> bool:
+    """Whether a style has words to ask about failures."""
+    return all((TEMPLATES / style / f"{name}.jinja").is_file() for name in ("reflect", "select"))
+
+
 class Prompts:
     """Renders the messages of one style for one world.
 
@@ -48,7 +53,7 @@ class Prompts:
             "thinking": config.thinks_before_predicting,
         }
         self._has_system = "system.jinja" in names
-        self.can_reflect = {"reflect.jinja", "select.jinja"} <= names
+        self.can_reflect = can_reflect(config.style)
 
     def system(self) -> str | None:
         """The system message, or None where the style has none."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from worldwise.agents.agent import Agent
 from worldwise.agents.errors import AgentError
+from worldwise.agents.prompts import can_reflect
 from worldwise.generation.models import ModelConfig, ModelError, check_model, load_tokenizer, resolve_device
 from worldwise.pipelines import learner_checks
 from worldwise.pipelines.errors import InputError
@@ -130,6 +131,25 @@ def _encoder(blocks: Mapping[str, Any]) -> Iterator[str]:
         yield f"parameter {error}"
 
 
+def _modules(blocks: Mapping[str, Any]) -> Iterator[str]:
+    """What Agent-In-World wants of the agent and of an encoder of its own."""
+    curriculum, style = blocks["policy"].modules.agent_in_world, blocks["agent"].style
+    if curriculum is None:
+        return
+    wanted = {"judge": curriculum.judge, "retrieval": curriculum.retrieval}
+    asks = [name for name, value in wanted.items() if value == "model"]
+    if asks and not can_reflect(style):
+        yield (
+            f"parameter policy.modules.agent_in_world.{asks[0]} is 'model' and agent.style is {style!r}, which has no "
+            "words to ask about failures: set it to auto, or agent.style to instruct"
+        )
+    if curriculum.retrieval == "embedding":
+        try:
+            check_encoder(curriculum.encoder)
+        except StageError as error:
+            yield f"parameter policy.modules.agent_in_world.{error}"
+
+
 def _slots(blocks: Mapping[str, Any]) -> Iterator[str]:
     slots = blocks["rollout"].slots
     wanted = {"subsample.tries": blocks["subsample"].tries, "rwml.group_size": blocks["rwml"].group_size}
@@ -169,5 +189,6 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     (ALWAYS, learner_checks.precision),
     (ALWAYS, learner_checks.policy_only),
     ("params:policy", learner_checks.truncated_sampling),
+    ("params:policy", _modules),
 )
 """(the dataset without which a run does not need it, check)"""
